@@ -73,7 +73,7 @@ def planner_of_trace(
         menu = padded(plain, profile, split.train, setting.leak_bits)
     else:
         answers = answer_bits(trace, profile, answers_file)
-        menu = options(Evidence(profile, cut, answers, shared_seed, block, trees=setting.verify_token_s > 0))
+        menu = options(Evidence(profile, cut, answers, shared_seed, block))
     menu = sealed(menu, seal)
     streamed = Streamed.of(profile, SEALS[seal]) if shared_seed and setting.leak_bits is None else None
     return Planner(menu, setting, split, line, model, streamed), about

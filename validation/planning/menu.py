@@ -27,7 +27,6 @@ class Evidence:
     answers: Mapping[float, float] = field(default_factory=dict)  # Mean bits of a certified answer, by its limit ε
     shared_seed: bool = True
     block: bool = False
-    trees: bool = False
 
     @property
     def whole(self) -> tuple[float, float]:
@@ -106,7 +105,7 @@ MENU: dict[str, Callable[[Evidence], Sequence[Option] | Iterator[Option]]] = {
     rows.SERVER: lambda known: [exact(rows.SERVER, "one exchange a token", known.profile.server)],
     rows.STREAM: lambda known: [exact(rows.STREAM, "no round trips", without_exchanges(known.profile.server))],
     rows.COLOCATED: _colocated,
-    rows.OWN_TREE: lambda known: own_tree_options(known.profile) if known.trees else (),
+    rows.OWN_TREE: lambda known: own_tree_options(known.profile),
     rows.DEVICE: _device,
     rows.FIXED: lambda known: _by_length(rows.FIXED, "K = {}", known.profile.full, top_k=known.whole),
     rows.HLM: lambda known: [exact(rows.HLM, "", _with_rows(known, 0), 1, top_k=known.whole)],
@@ -114,7 +113,7 @@ MENU: dict[str, Callable[[Evidence], Sequence[Option] | Iterator[Option]]] = {
     rows.CU_HLM: _cu_hlm,
     rows.SQS: _sqs,
     rows.FLEXSPEC: lambda known: _by_length(rows.FLEXSPEC, "K = {}", known.profile.split, top_k=(1, 1), codec=0),
-    rows.SEED_TREE: lambda known: list_options(known.profile) if known.trees and known.shared_seed else (),
+    rows.SEED_TREE: lambda known: list_options(known.profile) if known.shared_seed else (),
     rows.CERTIFIED: lambda known: answer_options(known.profile, known.answers),
     rows.OURS: _ours,
 }

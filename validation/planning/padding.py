@@ -30,9 +30,11 @@ _ROUNDING = 1e-9
 
 
 def padded(options: Sequence[Option], profile: Profile, training: Array, bits: float) -> list[Option]:
-    """Return the options with padded messages; the papers' options that tell more are marked, and ours left out."""
+    """Return the options with padded messages; rivals that tell more are marked, and trees and ours left out."""
     kept, classes = [], int(2.0**bits + _ROUNDING)
     for option in options:
+        if option.family in rows.TREES:
+            continue
         if option.family != rows.OURS:
             kept.append(_rival(option, profile, classes))
         elif option.lossless and option.codec:

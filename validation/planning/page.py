@@ -7,7 +7,8 @@ the page's head forbids every connection.
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,24 @@ import numpy as np
 
 from hlmtheory.channel import Rayleigh, Rician
 from validation.planning.setting import SHARES
-from validation.planning.verdict import symbols_said
+from validation.planning.verdict import NAMES, symbols_said
 from validation.printable import counted, printable_value
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 UNUSED = ("bias", "vocabulary", "k_factor", "users", "shared_seed", "block")  # held by the counts, or fixed here
+
+
+HEADS = {
+    **{
+        "mean": "tokens/s of one user (m)",
+        "users": "users, ×, of a full server (m)",
+        "risk": "risk",
+        "bits": "bits up (m)",
+    },
+    **{"draft_length": "K", "threshold": "threshold", "k_mean": "k mean", "k_p95": "k 95%", "kilobytes": "kB/token"},
+    **{"median": "tok/s 50%", "slow": "tok/s 95%", "server": "server ms", "gain": "gain"},
+}
+"""Of the page's columns, by the name of a cell in its script."""
 
 
 def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
@@ -34,6 +48,7 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
         plan=plan,
         users=plan.get("users"),
         recorded=_recorded(plan),
+        heads=HEADS.items(),
         symbols=symbols_said("\n".join(entry["option"] for entry in plan["menu"])),
         title=_title(plan["evidence"]),
         basis=_basis(plan),
@@ -65,14 +80,21 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "streamed": plan["streamed"],
         "command": plan.get("command", "python3 hlm plan"),
         "basis": _basis(plan),
+        "names": NAMES,
         "greedy": plan["evidence"].get("draft_sampling") == "greedy",
-        "answer": None if plan.get("users") else plan["answer"] or None,
+        "interval": None if plan.get("users") else _interval(plan["answer"]),
     }
 
 
 def _basis(plan: Mapping[str, Any]) -> str:
     steps = plan["evidence"].get("steps")
     return counted(plan["prompts"]["test"], "held-out prompt") if steps is None else counted(steps, "round")
+
+
+def _interval(answer: Sequence[str]) -> str | None:
+    """Return the interval that the command states behind the speed of its answer."""
+    stated = re.search(r"\((95%[^)]*)\)", answer[1]) if answer else None
+    return stated and stated[1]
 
 
 def _recorded(plan: Mapping[str, Any]) -> bool:

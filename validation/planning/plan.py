@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 
 from hlmtheory.skipping.calibration import calibrate_threshold
 from validation.decoding.intervals import ratio
-from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, KEEPING, OURS, ROWS, U_HLM, UNRUN
+from validation.decoding.methods.rows import (
+    CERTIFIED,
+    COLOCATED,
+    CU_HLM,
+    DEVICE,
+    KEEPING,
+    OURS,
+    ROWS,
+    TREES,
+    U_HLM,
+    UNRUN,
+)
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD
 from validation.decoding.seconds import UP
 from validation.errors import UserError
@@ -58,6 +69,8 @@ class Pool:
         for family in (COLOCATED, KEEPING):  # an engine draws its drafts from q itself
             from_q = [place for place in self.places[family] if self.options[place].drawn_from_q]
             self.places[family] = np.array(from_q, dtype=np.int64)
+        if setting.verify_token_s <= 0:  # then the widest tree costs no more than one draft
+            self.places |= {family: np.array([], dtype=np.int64) for family in TREES}
         if setting.risk_limit <= 0:
             self.places[CERTIFIED] = self.places[KEEPING] = np.array([], dtype=np.int64)
         self.lossless = np.array([option.lossless for option in self.options])
@@ -258,7 +271,8 @@ class Planner:
 
     def menu(self) -> list[dict[str, Any]]:
         """Return every option as plain values, for a page that makes plans for other links and limits."""
-        usual = {id(option) for family in ROWS for option in self.candidates(family, self.setting, lossless=True)}
+        dear = replace(self.setting, verify_token_s=self.setting.verify_token_s or 1e-12)  # so that trees are listed
+        usual = {id(option) for family in ROWS for option in self.candidates(family, dear, lossless=True)}
         entries = []
         allowed = np.inf if self.setting.leak_bits is None else self.setting.leak_bits
         for option in self.options:

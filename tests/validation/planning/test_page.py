@@ -65,7 +65,7 @@ def test_hostile_names_are_text(plan, tmp_path):
     said, _ = plan
     hostile = json.loads(json.dumps(said))
     hostile["evidence"]["trace"] = HOSTILE
-    hostile["answer"] = [HOSTILE]
+    hostile["answer"] = [HOSTILE] * 4
     hostile["notes"] = [HOSTILE]
     hostile["menu"][5]["option"] = HOSTILE
     found = Elements(write_page(tmp_path / "plan.html", hostile).read_text(encoding="utf-8"))
@@ -77,7 +77,7 @@ def test_hostile_names_are_text(plan, tmp_path):
 def test_a_stored_plan_of_an_older_version_becomes_a_page(plan, tmp_path):
     old = {name: value for name, value in plan[0].items() if name not in ("answer", "assumed", "notes", "bounds")}
     page = Elements(write_page(tmp_path / "old.html", old).read_text(encoding="utf-8"))
-    assert json.loads(page.inside[1])["answer"] is None
+    assert json.loads(page.inside[1])["interval"] is None
     site = Path(__file__).resolve().parents[3] / "figures" / "studies" / "plan" / "smollm2_page.json.gz"
     stored_plan = json.loads(gzip.decompress(site.read_bytes()))
     page = Elements(write_page(tmp_path / "site.html", stored_plan).read_text(encoding="utf-8"))
@@ -87,7 +87,7 @@ def test_a_stored_plan_of_an_older_version_becomes_a_page(plan, tmp_path):
 def test_the_command_of_the_page_is_the_command_that_was_given(tmp_path):
     stored(tmp_path / "trace")
     words = ["--latency", "p90=300ms", "--energy", "400mJ", "--objective", "cost", "--time-price", "0.5"]
-    words += ["--bias", "0.1", "--down-rate", "2M", "--verify-token-time", "50us", "--k-factor", "5x"]
+    words += ["--bias", "0.1", "--down-rate", "2M", "--k-factor", "5x"]
     words += ["--between-time", "1.5ms", "--no-shared-seed"]
     result = run("plan", "--trace", tmp_path / "trace", "--page", tmp_path / "plan.html", *words)
     assert result.exit_code == 0, result.output

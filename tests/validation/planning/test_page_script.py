@@ -34,8 +34,9 @@ const answers = settings.map((own) => {
 console.log(JSON.stringify(answers));
 """
 SETTINGS = [
-    (1e6, 0.020, 0.012, 0.030, 0.004),
-    (2e3, 0.020, 0.012, 0.030, 0.006),  # a message takes longer than a draft
+    (1e6, 0.020, 0.012, 0.030, 0.004, 0.0, 1),
+    (2e3, 0.020, 0.012, 0.030, 0.006, 0.0, 4),  # a message takes longer than a draft
+    (1e6, 0.020, 0.012, 0.030, 0.004, 5e-4, 3),
 ]
 
 
@@ -74,17 +75,26 @@ def test_the_script_chooses_what_the_command_chooses(
     words = ("plan", "--trace", "trace", "--server-draft-time", "4ms", "--between-time", "2ms", *more, "--json")
     plan = json.loads(run(*words).stdout)
     recorded = "--link-csv" in more
-    names = ("rate", "roundTrip", "draft", "verify", "ownDraft")[recorded:]
+    names = ("rate", "roundTrip", "draft", "verify", "ownDraft", "token", "batch")[recorded:]
     settings = [dict(zip(names, one[recorded:], strict=True)) for one in SETTINGS]
     data = f"const data_text = {json.dumps(json.dumps(page_data(plan)))}, settings = {json.dumps(settings)};"
     own = (TEMPLATES / "plan.js").read_text(encoding="utf-8").replace('"use strict";', "")
     script = [data, DOCUMENT, own, ANSWER]
     (folder / "page.js").write_text("\n".join(script), encoding="utf-8")
     found = subprocess.run([NODE, folder / "page.js"], capture_output=True, text=True, check=True)
-    for (rate, trip, draft, verify, own_draft), mine in zip(SETTINGS, json.loads(found.stdout), strict=True):
+    for (rate, trip, draft, verify, own_draft, token, batch), mine in zip(
+        SETTINGS, json.loads(found.stdout), strict=True
+    ):
         link = ("--rtt", f"{1e3 * trip}ms", *(() if recorded else ("--rate", f"{rate / 1e6}M")))
         passes = {"--draft-time": draft, "--verify-time": verify, "--server-draft-time": own_draft}
-        result = run(*words, *link, *(word for name, s in passes.items() for word in (name, f"{1e3 * s}ms")))
+        passes |= {} if "--times" in more else {"--verify-token-time": token}
+        result = run(
+            *words,
+            *link,
+            "--server-batch",
+            str(batch),
+            *(word for name, s in passes.items() for word in (name, f"{1e3 * s}ms")),
+        )
         if result.exit_code:
             assert "cannot be kept" in mine["unmet"] or "No policy keeps" in mine["unmet"]
             continue

@@ -86,7 +86,7 @@ def planned_counts(draft: np.ndarray, target: np.ndarray, length: int) -> dict[t
         texts.append(positions.positions_of(chunk, np.full(length, 0.5)))
     known = profile._joined([profile._counts(texts, V)], True, V, [str(number) for number in range(len(law))])
     weights = np.array(list(law.values()))
-    found = menu.options(menu.Evidence(known, trees=True))
+    found = menu.options(menu.Evidence(known))
     return {(one.family, one.label): {n: float(weights @ c) for n, c in named(one.counts).items()} for one in found}
 
 

@@ -46,6 +46,7 @@ KEEPING = "server keeping sure drafts"
 UNRUN = (KEEPING, OWN_TREE)  # by no engine that ran here
 HLM, U_HLM, CU_HLM, SQS, FLEXSPEC = "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec"
 SEED_TREE, CERTIFIED, STREAMED, OURS = "shared seed tree", "DSSD certified", "shared seed, streamed", "ours"
+TREES = (OWN_TREE, SEED_TREE)
 ROWS = {
     row.name: row
     for row in (

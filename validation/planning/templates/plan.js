@@ -6,11 +6,11 @@ const asked = data.request;
 const byId = (id) => document.getElementById(id);
 const [DRAFTS, PASSES, EXCHANGES, VERIFIED, UP, DOWN, SKIPPED, SERVER_DRAFTS] =
   "drafts passes exchanges verified up_bits down_bits skipped server_drafts".split(" ").map((name) => data.count_names.indexOf(name));
-const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", KEEPING = "server keeping sure drafts", OWN_TREE = "server with its own tree", CERTIFIED = "DSSD certified", DEVICE = "device alone";
-const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", "shared seed tree"];
+const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone", SEED_TREE = "shared seed tree", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", KEEPING = "server keeping sure drafts", OWN_TREE = "server with its own tree", CERTIFIED = "DSSD certified", DEVICE = "device alone";
+const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", SEED_TREE];
 const UNRUN = [KEEPING, OWN_TREE], WITHOUT_DEVICE = [SERVER, STREAM, COLOCATED, KEEPING, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
 const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, CERTIFIED, ...(data.streamed ? [STREAMED] : []), OURS];
-const TOKENS = data.count_names.indexOf("tokens"), TIE = 1e-9, WORTH = 0.005;
+const TOKENS = data.count_names.indexOf("tokens"), TIE = 1e-9, WORTH = 0.005, AS_GOOD = 0.005;
 const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
 
 /** A server that repeats the rounds of a device that keeps drafts without verification: one that streams and drafts itself. */
@@ -26,7 +26,6 @@ function repeated(option) {
 const EVERY = [...MENU, ...(MENU.some(({ policy }) => policy === COLOCATED) ? MENU.flatMap(repeated) : [])];
 const options = (...policies) => EVERY.filter((one) => policies.includes(one.policy));
 const POOLS = Object.fromEntries(POLICIES.map((policy) => [policy, options(policy)]));
-const MIXED = options(OURS, SERVER, DEVICE, CERTIFIED);
 
 // ------------------------------------------------------------------------------------------------ link and speed
 
@@ -66,7 +65,7 @@ function along(at, places, values) {
 function passTime(c, s, batch = 1) {
   if (!(c[PASSES] > 0)) return 0;
   const width = c[VERIFIED] / c[PASSES], known = asked.passes;
-  if (!known) return s.verify + batch * width * asked.verify_token_s;
+  if (!known) return s.verify + batch * width * s.token;
   const rows = known.table.map((row) => along(width, known.widths, row));
   return along(batch, known.batches, rows) * (s.verify / asked.verify_s);
 }
@@ -78,7 +77,7 @@ function ownDraft(s, batch) {
 /** The part of the server's time that a text takes of passes that so many texts share, with drafts of the server's own. */
 const served = (c, s, batch = 1) => (c[PASSES] * passTime(c, s, batch) + c[SERVER_DRAFTS] * ownDraft(s, batch)
   + (c[PASSES] - c[EXCHANGES]) * asked.between_s) / batch;
-const load = (c, s) => served(c, s, asked.server_batch);
+const load = (c, s) => served(c, s, s.batch);
 const fixed = (c, s) => c[DRAFTS] * s.draft + served(c, s) + c[EXCHANGES] * s.roundTrip + c[DOWN] / s.down;
 const air = (bits, rate) => (rate > 0 ? bits / rate : bits > 1e-9 ? Infinity : 0);
 const seconds = (c, s, rate) => fixed(c, s) + air(c[UP], rate);
@@ -109,7 +108,7 @@ const atMost = (c, s) => (["cost", "capacity"].includes(s.objective) ? Infinity 
 /** The device of ours that drafts on, as [option]: its passes follow the times. [] where it does not apply. The same as
     validation/planning/streamed.py. */
 function streamedAt(s) {
-  const limited = s.latency || s.energy !== null || s.objective !== "throughput" || asked.verify_token_s > 0;
+  const limited = s.latency || s.energy !== null || s.objective !== "throughput" || s.token > 0;
   if (!data.streamed || limited || data.streamed.message_bits > s.draft * Math.min(...s.rates)) return [];
   const counts = (streaks) => {
     const c = data.count_names.map(() => 0);
@@ -133,7 +132,12 @@ function streamed(s) {
   if (!STREAMS.has(s)) STREAMS.set(s, streamedAt(s));
   return STREAMS.get(s);
 }
-const poolOf = (policy, s) => (policy === STREAMED ? streamed(s) : POOLS[policy]);
+/** The options of a policy; of trees, which cost nothing where a token does not, none then. */
+function poolOf(policy, s) {
+  if (policy === STREAMED) return streamed(s);
+  return [OWN_TREE, SEED_TREE].includes(policy) && !(s.token > 0) ? [] : POOLS[policy];
+}
+const poolsOf = (s, ...policies) => policies.flatMap((policy) => poolOf(policy, s));
 const faster = (best, others, s) => others.reduce((a, b) => (!a || value(b.train, s) > value(a.train, s) * (1 + 1e-12) ? b : a), best);
 
 /** The smallest limit that allows an option; 1 allows every text, also where nothing is calibrated. */
@@ -197,7 +201,7 @@ function aimsOf(s) {
     const own = allowedBy(policy, one);
     return [best(own, one), best(own.filter(({ lossless }) => lossless), one)].filter(Boolean);
   }))]);
-  return settings.map((one, n) => {
+  const aims = settings.map((one, n) => {
     const rank = (row) => [safe(row, one), value(row.test, one)], above = ([a, x], [b, y]) => (a === b ? x > y : a);
     const worst = (own) => own.reduce((a, b) => (above(rank(b), rank(a)) ? b : a));
     let rows = listed.filter((own) => own.length).map((own) => bestKept(own, one) ?? worst(own));
@@ -212,22 +216,29 @@ function aimsOf(s) {
     return { name: n ? FULL_SERVER : ONE_USER, s: one, every: listed.flat(), best: answer, rival,
       rows: [rival, ...rows.filter((row) => row !== rival)] };
   });
+  const full = aims[1], alone = full.rows.filter(({ policy }) => WITHOUT_DEVICE.includes(policy) && !UNRUN.includes(policy));
+  const base = bestOf(full, false) ?? alone.reduce((a, b) => (value(b.test, full.s) > value(a.test, full.s) ? b : a));
+  return aims.map((aim) => ({ ...aim, base }));
 }
 
 /** The options that the map compares, and the fastest of them that keeps the limits; the first of equal ones, and `before` if it is one. */
-const counted = () => POLICIES.filter((policy) => !UNRUN.includes(policy)).flatMap((policy) => (STREAMING.includes(policy) && !byId("stream").checked ? [] : POOLS[policy]));
+const counted = (s) => poolsOf(s, ...POLICIES.filter((policy) => ![...UNRUN, STREAMED].includes(policy) && (byId("stream").checked || !STREAMING.includes(policy))));
 const fastest = (s, pool, before) => faster(largest(before && before.policy !== STREAMED ? [before, ...pool] : pool, s, keeps(s)), streamed(s), s);
+
+/** Users of a full server, over those of its best option without a device. */
+const usersOf = (c, aim) => load(aim.base.test, aim.s) / Math.max(load(c, aim.s), 1e-12);
 
 function rowOf(option, aim) {
   const s = aim.s, base = aim.rival, policy = option.policy;
   const c = option.test, on = policy === STREAMED, up = on ? (c[UP] * seconds(c, s, s.median)) / (s.draft * c[EXCHANGES]) : c[UP], sent = (number) => (c[EXCHANGES] > 0 && number > 0 ? number : null);
-  const breaks = broken(option, s), basis = !option.lossless && !breaks.includes("risk") && policy !== CERTIFIED ? "c" : "m";
+  const breaks = broken(option, s), calibrated = !option.lossless && !breaks.includes("risk") && policy !== CERTIFIED && s.limit < 1, basis = calibrated ? "c" : "m";
   const risk = option.lossless || policy === CERTIFIED ? "p" : basis;
   return { policy, option, label: option.option, breaks, cells: {
     threshold: [option.threshold, basis], k_mean: [sent(option.top_k[0]), "m"], k_p95: [sent(option.top_k[1]), "m"],
     bits: [sent(c[UP] / c[EXCHANGES]), "m"], kilobytes: [(up + c[DOWN]) / 8e3 || null, "m"],
     draft_length: [option.draft_length, "m"], median: [1 / seconds(c, s, s.median), "m"],
     slow: [1 / seconds(c, s, s.slow), "m"], mean: [meanSpeed(c, s), "m"], server: [1e3 * load(c, s), "m"],
+    users: [usersOf(c, aim), "m"],
     gain: [seconds(base.test, s, s.median) / seconds(c, s, s.median), "m"],
     risk: [option.lossless ? 0 : option.loss[s.kind], risk] } };
 }
@@ -247,8 +258,16 @@ const sure = ", in the mean over calibrations";
 const calibrated = `calibrated on ${data.prompts.calibrate} prompts${sure}`;
 const measured = `measured on ${data.prompts.test} held-out prompts`;
 
-const shortName = (policy) => (policy === OURS ? "ours, in rounds" : policy);
+const shortName = (policy) => data.names[policy] ?? policy;
 const named = (option) => (option.option ? `${shortName(option.policy)}, ${option.option}` : shortName(option.policy));
+const withLength = (option) => shortName(option.policy) + (option.option.includes(`K = ${option.draft_length}`) ? `, K = ${option.draft_length}` : "");
+/** A policy that is not ours and as good as the answer, if that is ours; else the answer. */
+function plainest(aim) {
+  const use = aim.best, worth = (one) => second(one.test, aim.s);
+  const same = !NO_RIVALS.includes(use.policy) ? [] : aim.rows.filter((one) => !NO_RIVALS.includes(one.policy) && !broken(one, aim.s).length
+    && one.lossless === use.lossless && say(value(one.test, aim.s)) === say(value(use.test, aim.s)) && worth(one) >= worth(use) - AS_GOOD * Math.abs(worth(use)));
+  return same.length ? same.reduce((a, b) => (worth(b) > worth(a) ? b : a)) : use;
+}
 
 /** The number that decides an aim, with its unit. */
 function numberSaid(aim, option) {
@@ -279,7 +298,8 @@ function command(s) {
   const short = (x) => +x.toPrecision(12), snr = s.fading === "none" ? "" : ` --snr ${short(10 * Math.log10(s.snr))}dB`;
   const link = data.recorded ? "" : ` --rate ${short(s.rate / 1e6)}M --fading ${s.fading}${snr}`;
   return `${data.command}${link} --rtt ${short(1e3 * s.roundTrip)}ms --draft-time ${short(1e3 * s.draft)}ms ` +
-    `--verify-time ${short(1e3 * s.verify)}ms --server-draft-time ${short(1e3 * s.ownDraft)}ms --risk ${s.kind}=${short(s.limit)}`;
+    `--verify-time ${short(1e3 * s.verify)}ms${asked.passes ? "" : ` --verify-token-time ${short(1e3 * s.token)}ms`} --server-draft-time ${short(1e3 * s.ownDraft)}ms ` +
+    `--server-batch ${s.batch} --risk ${s.kind}=${short(s.limit)}`;
 }
 
 // ------------------------------------------------------------------------------------------------- pictures
@@ -348,8 +368,8 @@ function legend(id, entries) {
 }
 
 /** The lines of the first picture: every policy is in one of them, so that the plan's ring is on a line. */
-const linesOf = (s) => [["ours", "best of ours", [...MIXED, ...streamed(s)]], ["papers", "best of the papers", options(...PAPERS)],
-  ["own", "server, drafts of its own", options(COLOCATED, OWN_TREE)], ["stream", "server, streaming", POOLS[STREAM]], ["server", SERVER, POOLS[SERVER]]];
+const linesOf = (s) => [["ours", "best of ours", poolsOf(s, OURS, SERVER, DEVICE, CERTIFIED, STREAMED)], ["papers", "best of the papers", poolsOf(s, ...PAPERS)],
+  ["own", "server, drafts of its own", poolsOf(s, COLOCATED, OWN_TREE)], ["stream", "server, streaming", POOLS[STREAM]], ["server", SERVER, POOLS[SERVER]]];
 
 function drawQuality(s, plan) {
   const series = linesOf(s).map(([kind, name, pool]) => [kind, name, staircase(pool, s)]).filter(([, , steps]) => steps.length);
@@ -387,7 +407,7 @@ function drawMap(s, plan) {
   const trips = logarithmic(1, Math.max(500, 1e3 * s.roundTrip));
   const { svg, x, y, axes, left, right, top, bottom } = canvas("map", rates, trips, ["rate, Mbit/s", "round trip, ms"]);
   const fine = asked.objective === "throughput" ? 36 : 12, wide = (right - left) / fine, high = (bottom - top) / fine;
-  const pool = counted().filter((option) => safe(option, s));
+  const pool = counted(s).filter((option) => safe(option, s));
   const columns = Array.from({ length: fine }, (_, i) => withLink({ ...s, rate: 1e6 * rates.at((i + 0.5) / fine) }));
   const cells = KINDS.map(() => []), named = KINDS.map(() => new Map());
   let last = null;
@@ -417,17 +437,19 @@ function drawMap(s, plan) {
   });
   put(svg, "circle", { cx: x(s.rate / 1e6), cy: y(1e3 * s.roundTrip || 1), r: 7, class: plan ? `point area${kindOf(plan)}` : "point" });
   const shares = named.map((own) => [...own.values()].reduce((a, b) => a + b, 0) / fine ** 2);
+  if (!seen && shares[KINDS.indexOf(STREAM)] === 1) { byId("stream").checked = false; later(); } // one colour would say nothing
+  seen = true;
   legend("legend", KINDS.map((_, kind) => [`area${kind}`, `${names[kind]}: ${percent(shares[kind])}`, shares[kind]]).filter(([, , share]) => share));
 }
 
 // ------------------------------------------------------------------------------------------------- the page
 
 const NONE = "–";
-const HEADS = { threshold: "threshold", k_mean: "k mean", k_p95: "k 95%", bits: "bits", kilobytes: "kB/token",
-  draft_length: "K", median: "tok/s 50%", slow: "tok/s 95%", mean: "tok/s mean", server: "server ms", gain: "gain", risk: "risk" };
+const HEADS = { mean: "tokens/s", users: "users, ×", risk: "risk", bits: "bits up", draft_length: "K", threshold: "threshold", k_mean: "k mean", k_p95: "k 95%",
+  kilobytes: "kB/token", median: "tok/s 50%", slow: "tok/s 95%", server: "server ms", gain: "gain" };
 const start = { rate: data.recorded ? RECORDED : asked.rate_bps, fading: asked.fading, snr: asked.snr, roundTrip: asked.round_trip_s,
-  draft: asked.draft_s, verify: asked.verify_s, ownDraft: asked.server_draft_s ?? asked.draft_s, objective: asked.objective, kind: asked.risk.kind, limit: asked.risk.limit, latency: asked.latency, energy: asked.energy_j };
-let state = { ...start };
+  draft: asked.draft_s, verify: asked.verify_s, ownDraft: asked.server_draft_s ?? asked.draft_s, token: asked.verify_token_s, batch: asked.server_batch, objective: asked.objective, kind: asked.risk.kind, limit: asked.risk.limit, latency: asked.latency, energy: asked.energy_j };
+let state = { ...start }, seen = false;
 const STEPS = 300; // of a logarithmic slider
 /** Of each slider: units of the state in one unit of the page, ends, whether it is logarithmic, whether 0 is allowed. */
 const CONTROLS = {
@@ -435,7 +457,8 @@ const CONTROLS = {
   snr: { low: -10, high: 30, step: 0.5, to: (dB) => 10 ** (dB / 10), from: (snr) => 10 * Math.log10(snr), any: true },
   limit: { unit: 1, low: 0, high: 1, step: 0.01, zero: true, most: 1 },
   draft: { unit: 1e-3, low: 0.5, high: 200, log: true }, verify: { unit: 1e-3, low: 0.5, high: 500, log: true },
-  ownDraft: { unit: 1e-3, low: 0.1, high: 200, log: true } };
+  ownDraft: { unit: 1e-3, low: 0.1, high: 200, log: true },
+  token: { unit: 1e-3, low: 0, high: 20, step: 0.1, zero: true }, batch: { unit: 1, low: 1, high: 256, log: true, whole: true } };
 
 const shown = (name) => { const { unit, from } = CONTROLS[name]; return +(from ? from(state[name]) : state[name] / unit).toPrecision(10); };
 function write(name, from) {
@@ -447,8 +470,8 @@ function write(name, from) {
 
 /** Take a number; return whether it is one that the setting allows. */
 function take(name, number) {
-  const { unit, to, zero, most, any } = CONTROLS[name];
-  const right = Number.isFinite(number) && (any || number > 0 || (zero && number === 0)) && number <= (most ?? Infinity);
+  const { unit, to, zero, most, any, whole } = CONTROLS[name];
+  const right = Number.isFinite(number) && (any || number > 0 || (zero && number === 0)) && number <= (most ?? Infinity) && !(whole && number % 1);
   if (right) state[name] = to ? to(number) : number * unit;
   return right;
 }
@@ -464,7 +487,8 @@ function listen(name) {
   });
   slider.addEventListener("input", () => {
     const at = Number(slider.value);
-    checked(take(name, log ? +(low * (high / low) ** (at / STEPS)).toPrecision(3) : at));
+    const number = log ? +(low * (high / low) ** (at / STEPS)).toPrecision(3) : at;
+    checked(take(name, CONTROLS[name].whole ? Math.round(number) : number));
     write(name, "slider");
     later();
   });
@@ -474,16 +498,18 @@ function drawTable(rows) {
   const body = byId("rows");
   body.replaceChildren();
   for (const row of rows) {
-    const line = put(body, "tr", { role: "row", class: [row.plan ? "ours" : "", row.breaks.length ? "breaks" : ""].join(" ").trim() });
-    const name = put(line, "th", { scope: "row", role: "rowheader", "data-policy": row.policy }, shortName(row.policy));
+    const kinds = [row.plan && "ours", row.breaks.length && "breaks", UNRUN.includes(row.policy) && "unrun"].filter(Boolean);
+    const line = put(body, "tr", { role: "row", class: kinds.join(" ") });
+    const breaks = row.breaks.length ? ` (breaks ${row.breaks.join(", ")})` : "";
+    const name = put(line, "th", { scope: "row", role: "rowheader", "data-policy": row.policy }, shortName(row.policy) + breaks);
     put(name, "span", { class: "option" }, row.label);
-    put(line, "td", { role: "cell", "data-label": "breaks", "data-key": "breaks" }, row.breaks.join(", ") || NONE);
-    for (const [key, [number, basis]] of Object.entries(row.cells)) {
-      const cell = put(line, "td", { role: "cell", "data-label": HEADS[key], "data-key": key });
+    for (const [key, head] of Object.entries(HEADS)) {
+      const [number, basis] = row.cells[key], cell = put(line, "td", { role: "cell", "data-label": head, "data-key": key });
       if (number === null) { cell.textContent = NONE; continue; }
-      cell.textContent = key === "bits" ? whole.format(number) : (key[0] === "k" && key[1] === "_" ? four : key === "draft_length" || key === "risk" ? two : three).format(number);
+      if (key === "users") cell.textContent = number > 1e6 ? "no limit" : number.toFixed(2);
+      else cell.textContent = key === "bits" ? whole.format(number) : (key.startsWith("k_") ? four : ["draft_length", "risk"].includes(key) ? two : three).format(number);
       cell.dataset.value = number;
-      put(cell, "span", { class: "basis" }, basis);
+      if (key === "risk" && basis !== "p") cell.textContent += ` (${basis})`;
     }
   }
 }
@@ -491,22 +517,29 @@ function drawTable(rows) {
 /** The best option of an aim with a device or without. */
 const bestOf = (aim, device) => bestKept(aim.every.filter(({ policy }) => !UNRUN.includes(policy) && WITHOUT_DEVICE.includes(policy) !== device), aim.s);
 
-/** The first lines: the answer to the aim, which is also that of the pictures' rings and the command, in whose words it stands at
-    the command's own setting. */
+const needsSaid = ({ policy }) => `it needs ${[SERVER, STREAM].includes(policy) ? "no draft model" : `the draft model on the ${WITHOUT_DEVICE.includes(policy) ? "server" : "device"}`}`;
+
+/** The first lines: the answer to the aim, which is also that of the pictures' rings and the command. */
 function card(aim) {
-  const s = aim.s, use = aim.best, ids = ["use", "speed", "sure", "rival"];
-  if (!use) return { use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
-  const slow = s.slow === s.median ? "" : `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time; `;
-  const [sure, how] = guarantee(use, s), own = !WITHOUT_DEVICE.includes(use.policy), other = bestOf(aim, !own);
-  const rival = bestKept(aim.every.filter(({ policy }) => policy !== use.policy && !UNRUN.includes(policy)), s);
-  const against = rival ? [`${numberSaid(aim, rival)}${rival.option ? `; ${rival.option}` : ""}.`] : [];
-  if (other && other !== rival) against.push(`Best with${own ? "out" : ""} a device: ${named(other)}: ${numberSaid(aim, other)}.`);
-  const flags = use.policy === COLOCATED ? `vLLM: num_speculative_tokens = ${use.draft_length}${data.greedy ? "" : ", draft_sample_method = probabilistic"}` : "";
-  const computed = [flags, `${slow}predicted: counts of ${data.basis} × these times; the interval is the command's.`, how, against.join(" ")];
-  const given = data.answer && Object.keys(start).every((key) => s[key] === start[key]);
-  const lines = given ? data.answer.map((line) => line.replace(/^(Use|Speed|Guarantee|Strongest rival): /, "")) : computed;
-  return { use: named(use), speed: speedOf(use, s), sure, rival: rival ? shortName(rival.policy) : "none",
+  const s = aim.s, ids = ["use", "speed", "sure", "rival"];
+  if (!aim.best) return { use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
+  const use = plainest(aim), [sure, how] = guarantee(use, s), own = !WITHOUT_DEVICE.includes(use.policy), other = bestOf(aim, !own);
+  const rival = bestKept(aim.every.filter(({ policy }) => ![use.policy, aim.best.policy, ...UNRUN].includes(policy)), s);
+  const ratio = (one) => `${numberSaid(aim, one)}, ${(value(one.test, s) / value(use.test, s)).toFixed(2)} of the answer's`;
+  const against = rival ? [`${ratio(rival)}; ${needsSaid(rival)}.`] : [];
+  if (other && other !== rival) against.push(`Best with${own ? "out" : ""} a device: ${withLength(other)}: ${ratio(other)}.`);
+  const flags = use.policy === COLOCATED ? `vLLM: num_speculative_tokens = ${use.draft_length}${data.greedy ? "" : ", draft_sample_method = probabilistic"}; ` : "";
+  const given = Object.keys(start).every((key) => s[key] === start[key]);
+  const interval = given && data.interval ? `${data.interval}; ` : "", late = say(1 / seconds(use.test, s, s.slow)), slow = late === say(meanSpeed(use.test, s)) ? "" : `${late} or more in 95% of the time; `;
+  const lines = [`${flags}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${interval}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how, against.join(" ")];
+  return { use: named(use), speed: speedOf(use, s), sure, rival: rival ? withLength(rival) : "none",
     ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
+}
+
+/** Who carries most users of a full server. */
+function crowd(aim) {
+  const most = plainest(aim), times = usersOf(most.test, aim);
+  return `Users of a full server, ${aim.s.batch === 1 ? "1 text" : `${aim.s.batch} texts`} a pass, over those of ${withLength(aim.base)}: most with ${withLength(most)}: ${times > 1e6 ? "no limit" : times.toFixed(2)}${most.lossless ? "" : " (not lossless)"}; one user alone gets ${speedOf(most, aim.s)}.`;
 }
 
 function render() {
@@ -521,6 +554,7 @@ function render() {
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a budget of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
   const byLength = POOLS[COLOCATED].filter(({ option }) => /^K = \d+$/.test(option)).sort((a, b) => a.draft_length - b.draft_length);
   lines.lengths = byLength.length ? `Server with its own draft, tokens/s: ${byLength.map((one) => `K = ${one.draft_length}: ${say(meanSpeed(one.test, s))}`).join(", ")}.` : "";
+  lines.full = aims[1].best ? crowd(aims[1]) : "";
   lines.note = notes.join(" ");
   lines.brief = `${lines.speed} · ${lines.sure} · ${lines.use}`;
   for (const [id, text] of Object.entries(lines)) byId(id).textContent = text;

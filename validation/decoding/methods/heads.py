@@ -77,7 +77,7 @@ def best_ranks(hits: Sequence[Sequence[float]], nodes: int) -> tuple[tuple[int, 
     return tuple(sorted(chosen, key=lambda ranks: (len(ranks), ranks)))
 
 
-@register(entry("Medusa-1", Family.SPECULATIVE, "rival light", "s", "dashed", published="Medusa-1"))
+@register(entry("Medusa-1", Family.SPECULATIVE, "rival light", "s", "dashed"))
 class Medusa(_FromFeatures):
     """Medusa-1 (cai2024medusa): heads on the frozen target model predict the tokens 2, 3, … places on."""
 
@@ -121,7 +121,7 @@ class Medusa(_FromFeatures):
             places[ranks] = tree.add(parent, int(best[len(ranks) - 1, ranks[-1]]))
 
 
-@register(entry("EAGLE-2", Family.SPECULATIVE, "rival", "s", "dashed", published="EAGLE-2"))
+@register(entry("EAGLE-2", Family.SPECULATIVE, "rival", "s", "dashed"))
 class Eagle2(_FromFeatures, LevelTree):
     """EAGLE-2 (li2024eagle2): a layer that extrapolates hidden states, and a tree that follows its confidence."""
 

@@ -31,7 +31,7 @@ FLEXSPEC_DRAFT_S = 0.0085  # seconds of a draft on a Jetson AGX Orin: flexspec T
 SLOWEST_BPS = 1.0  # the rate for which a draft length is chosen while the link's rate is 0
 
 
-@register(entry("fixed K", Family.SPECULATIVE, "rival", "o", default=BY_LENGTH, published="Std. SD"))
+@register(entry("fixed K", Family.SPECULATIVE, "rival", "o", default=BY_LENGTH))
 class FixedLength(Method):
     """Standard speculative decoding: K drafts, each with its distribution, and a bonus token (leviathan2023fast)."""
 
@@ -68,7 +68,7 @@ class BlockVerification(FixedLength):
     by_block, label = True, "block verification (K = {})"
 
 
-@register(entry("DSSD", Family.SPECULATIVE, "rival light", "o", default=BY_LENGTH, published="DSSD"))
+@register(entry("DSSD", Family.SPECULATIVE, "rival light", "o", default=BY_LENGTH))
 class Dssd(FixedLength):
     """Distributed split speculative decoding (ning2025dssd), as in public code of it.
 
@@ -106,16 +106,7 @@ _PRINTED = ", printed acceptance"
 
 
 @register(
-    entry(
-        f"flexspec linear{_PRINTED}",
-        SD,
-        "paper",
-        "x",
-        "dotted",
-        default=_flexspec("linear", True),
-        published="FlexSpec",
-        printed=True,
-    ),
+    entry(f"flexspec linear{_PRINTED}", SD, "paper", "x", "dotted", default=_flexspec("linear", True), printed=True),
     entry("flexspec linear", SD, "paper", "x", "dashed", default=_flexspec("linear")),
     entry(f"flexspec exact{_PRINTED}", SD, "paper dark", "D", "dotted", default=_flexspec("exact", True), printed=True),
     entry("flexspec exact", SD, "ours", "D", default=_flexspec("exact")),
@@ -198,7 +189,7 @@ class PromptLookup(Method):
         return tokens_message(drafts, self.session.vocabulary)
 
 
-@register(entry("Lookahead", Family.SPECULATIVE, "rival", "x", default=BY_LENGTH, published="Lookahead"))
+@register(entry("Lookahead", Family.SPECULATIVE, "rival", "x", default=BY_LENGTH))
 class Lookahead(CloudOnly):
     """Jacobi iteration on the server: certain drafts, the target's likeliest tokens in the last pass (flexspec V)."""
 
@@ -234,17 +225,7 @@ def cut(draft: Draft, target: torch.Tensor, limit: float) -> torch.Tensor:
     return torch.from_numpy(received_answer(draft.answer, len(target))).to(target.device)
 
 
-@register(
-    entry(
-        "DSSD certified",
-        Family.SPECULATIVE,
-        "ours light",
-        "o",
-        "dotted",
-        default=lambda setup: DssdCertified(0.01, setup.max_draft_length),
-        studies=(),
-    )
-)
+@register(entry("DSSD certified", Family.SPECULATIVE, "ours light", "o", "dotted", default=BY_LENGTH, studies=()))
 class DssdCertified(Dssd):
     """DSSD whose server sends the fewest probabilities p̂ of p with TV(p, p̂) ≤ ε = ``limit``, after a rejection.
 

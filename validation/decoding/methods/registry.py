@@ -93,7 +93,6 @@ class MethodInfo:
     style: PlotStyle
     default: Callable[[Setup], Method] | None = None
     studies: Collection[str] | None = None
-    published: str | None = None
     printed: bool = False  # whether its rule is a paper's that loses the law, where that of its class keeps it
     method: type[Method] | None = None
 
@@ -120,7 +119,7 @@ def register(*infos: MethodInfo) -> Callable[[Class], Class]:
 
     def enter(method: Class) -> Class:
         make: Any = method
-        short = {PLAIN: lambda _: make(), BY_LENGTH: lambda setup: make(setup.max_draft_length)}
+        short = {PLAIN: lambda _: make(), BY_LENGTH: lambda setup: make(max_draft_length=setup.max_draft_length)}
         for info in infos:
             if info.name in REGISTERED:
                 raise ValueError(f"a method is already registered as {info.name!r}; choose another name")

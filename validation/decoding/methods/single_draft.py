@@ -29,7 +29,7 @@ CERTIFIED_BITS = (16, 24)
 """Bits of a probability of :class:`CuHlmCertified`: the usual number, and the number used if that is too coarse."""
 
 
-@register(entry("small only", Family.ONE_MODEL, "rival", "v", "dotted", default=PLAIN, published="SLM"))
+@register(entry("small only", Family.ONE_MODEL, "rival", "v", "dotted", default=PLAIN))
 class DraftOnly(Method):
     law, row = Law.LOST, DEVICE
     format: Format | Absent = Absent("nothing is sent")
@@ -39,7 +39,7 @@ class DraftOnly(Method):
         return np.ones(len(tokens), dtype=bool)
 
 
-@register(entry("large only", Family.ONE_MODEL, "rival", "^", "dashed", default=PLAIN, published="LLM"))
+@register(entry("large only", Family.ONE_MODEL, "rival", "^", "dashed", default=PLAIN))
 class TargetOnly(Method):
     """The target model alone, on the user's device."""
 
@@ -57,7 +57,7 @@ class TargetOnly(Method):
         return 0
 
 
-@register(entry("cloud only", Family.CLOUD, "rival", "P", "dashed", default=PLAIN, published="Cloud-Only"))
+@register(entry("cloud only", Family.CLOUD, "rival", "P", "dashed", default=PLAIN))
 class CloudOnly(TargetOnly):
     """The target model alone over the link: "every token generation incurs a full network round-trip" (flexspec V)."""
 
@@ -72,7 +72,7 @@ class CloudOnly(TargetOnly):
         return -(-index_bits(self.session.vocabulary) // 8)
 
 
-@register(entry("HLM", Family.HLM, "paper dark", "s", default=PLAIN, published="HLM"))
+@register(entry("HLM", Family.HLM, "paper dark", "s", default=PLAIN))
 class Hlm(Method):
     """HLM: every draft is sent with its whole distribution; an accepted draft ends its round (cu-hlm Section II)."""
 
@@ -85,7 +85,7 @@ class Hlm(Method):
         return Message(len(drafts) * bits, super().message(drafts).payload)
 
 
-@register(entry("Rand-HLM", Family.RAND_HLM, "paper dark", "x", default=lambda _: RandHlm(0.5), published="Rand-HLM"))
+@register(entry("Rand-HLM", Family.RAND_HLM, "paper dark", "x", default=lambda _: RandHlm(0.5)))
 class RandHlm(Hlm):
     """HLM in which each draft skips verification with the probability ``share``; 0.5 in cu-hlm Section V-A."""
 
@@ -106,9 +106,7 @@ AVERSE, PRONE, ONLINE = "U-HLM risk-averse", "U-HLM risk-prone", "CU-HLM online"
 @register(
     entry("U-HLM", Family.U_HLM, "paper light", "."),
     entry(AVERSE, Family.U_HLM, "paper light", "<", "dashed", default=lambda s: UHlm(s.fitted.risk_averse, AVERSE)),
-    entry(
-        PRONE, Family.U_HLM, "paper light", ">", default=lambda s: UHlm(s.fitted.risk_prone, PRONE), published="U-HLM"
-    ),
+    entry(PRONE, Family.U_HLM, "paper light", ">", default=lambda s: UHlm(s.fitted.risk_prone, PRONE)),
     entry(
         U_CHOSEN,
         Family.U_HLM,
@@ -202,11 +200,7 @@ class CuHlm(UHlm, ABC):
         return encode(truncated_message(row, top_k=cut.k, token=token, bits=cut.bits))
 
 
-@register(
-    entry(
-        "CU-HLM offline", Family.CU_HLM, "paper", "o", default=("risk_prone", "offline_k"), published="CU-HLM (Offline)"
-    )
-)
+@register(entry("CU-HLM offline", Family.CU_HLM, "paper", "o", default=("risk_prone", "offline_k")))
 class CuHlmOffline(CuHlm):
     """CU-HLM with one k for all, from :func:`hlmtheory.truncation.offline_size` (cu-hlm (21); 30 in the paper)."""
 
@@ -228,7 +222,7 @@ def _online(threshold: float | None = None, name: str = ONLINE) -> Callable[[Set
 
 
 @register(
-    entry(ONLINE, Family.CU_HLM, "paper", "D", "dashed", default=_online(), published="CU-HLM (Online)"),
+    entry(ONLINE, Family.CU_HLM, "paper", "D", "dashed", default=_online()),
     entry(
         CU_CHOSEN, Family.CU_HLM, "paper", "X", "dotted", default=_online(CHOSEN_THRESHOLD, CU_CHOSEN), studies=("hlm",)
     ),

@@ -31,54 +31,28 @@ class PairSource:
 
     draft: str
     target: str
-    description: str
     dtype: str | None = None  # on a CPU; None is float32
 
 
 TINY_LLAMA = "TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T"  # the base model; no paper uses a chat version
+LLAMA_68M = "JackFram/llama-68m@0359bbda21c69b1426e785b7f64ba782c3296f31"  # the commit with the safetensors files
 PAIRS = {
-    "builtin": PairSource(
-        draft=str(PAIRS_FOLDER / "builtin" / "small"),
-        target=str(PAIRS_FOLDER / "builtin" / "large"),
-        description="1.6 M and 10 M parameters, Llama-style, trained on GSM8K, PEPs and English novels; ships with hlm",
-    ),
-    smollm2.NAME: PairSource(
-        draft=f"{smollm2.NAME}@{SUFFIX}",
-        target=smollm2.NAME,
-        description="SmolLM2-135M-Instruct and its own weights at 3 bits; run 'python3 hlm setup smollm2' once",
-    ),
-    f"{smollm2.NAME}-small": PairSource(
-        draft=str(PAIRS_FOLDER / "smollm2" / "small"),
-        target=smollm2.NAME,
-        description="SmolLM2-135M-Instruct and a draft of 9.4 M parameters that ships with hlm; set up as smollm2",
-    ),
-    hub_weights.QWEN_CODER: PairSource(
-        draft=hub_weights.QWEN_DRAFT,
-        target=hub_weights.QWEN_TARGET,
-        description="Qwen2.5-Coder-0.5B-Instruct and 1.5B-Instruct, GGUF Q4_K_M: by hub name or --weights FOLDER",
-        dtype="bfloat16",
-    ),
-    "tinyllama-llama2-7b": PairSource(
-        draft=TINY_LLAMA,
-        target="meta-llama/Llama-2-7b-hf",
-        description="TinyLlama-1.1B and Llama-2-7B: u-hlm Section IV, cu-hlm Table I; Llama 2 is gated on the hub",
-    ),
-    "tinyllama-llama2-13b": PairSource(
-        draft=TINY_LLAMA,
-        target="meta-llama/Llama-2-13b-hf",
-        description="TinyLlama-1.1B and Llama-2-13B: cu-hlm's main pair; Llama 2 is gated on the hub",
-    ),
-    "gpt-neo-125m-1.3b": PairSource(
-        draft="EleutherAI/gpt-neo-125m",
-        target="EleutherAI/gpt-neo-1.3B",
-        description="GPT-Neo 125M and 1.3B: c-sqs, on the One Billion Word benchmark",
-    ),
-    "llama-68m-7b": PairSource(
-        # the commit with the safetensors files
-        draft="JackFram/llama-68m@0359bbda21c69b1426e785b7f64ba782c3296f31",
-        target="huggyllama/llama-7b",
-        description="LLaMA-68M and LLaMA-7B: edge-sd Section IV, the smallest of its three pairs",
-    ),
+    # 1.6 M and 10 M parameters, Llama-style, trained on GSM8K, PEPs and English novels; ships with hlm
+    "builtin": PairSource(str(PAIRS_FOLDER / "builtin" / "small"), str(PAIRS_FOLDER / "builtin" / "large")),
+    # SmolLM2-135M-Instruct and its own weights at 3 bits; run 'python3 hlm setup smollm2' once
+    smollm2.NAME: PairSource(f"{smollm2.NAME}@{SUFFIX}", smollm2.NAME),
+    # SmolLM2-135M-Instruct and a draft of 9.4 M parameters that ships with hlm; set up as smollm2
+    f"{smollm2.NAME}-small": PairSource(str(PAIRS_FOLDER / "smollm2" / "small"), smollm2.NAME),
+    # Qwen2.5-Coder-0.5B-Instruct and 1.5B-Instruct, GGUF Q4_K_M: by hub name or --weights FOLDER
+    hub_weights.QWEN_CODER: PairSource(hub_weights.QWEN_DRAFT, hub_weights.QWEN_TARGET, dtype="bfloat16"),
+    # TinyLlama-1.1B and Llama-2-7B: u-hlm Section IV, cu-hlm Table I; Llama 2 is gated on the hub
+    "tinyllama-llama2-7b": PairSource(TINY_LLAMA, "meta-llama/Llama-2-7b-hf"),
+    # TinyLlama-1.1B and Llama-2-13B: cu-hlm's main pair; Llama 2 is gated on the hub
+    "tinyllama-llama2-13b": PairSource(TINY_LLAMA, "meta-llama/Llama-2-13b-hf"),
+    # GPT-Neo 125M and 1.3B: c-sqs, on the One Billion Word benchmark
+    "gpt-neo-125m-1.3b": PairSource("EleutherAI/gpt-neo-125m", "EleutherAI/gpt-neo-1.3B"),
+    # LLaMA-68M and LLaMA-7B: edge-sd Section IV, the smallest of its three pairs
+    "llama-68m-7b": PairSource(LLAMA_68M, "huggyllama/llama-7b"),
 }
 
 

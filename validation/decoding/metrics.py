@@ -1,7 +1,6 @@
 """The metrics of a decoding method: ratios of two totals over prompts, and medians over prompts.
 
-Intervals are bootstrap percentiles over prompts. Methods with the same prompts get the same resamples, so that two of
-them can be compared.
+Intervals are bootstrap percentiles over prompts. Methods with the same prompts get the same resamples.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,7 +81,6 @@ class Summary:
 
     method: str
     link: str
-    prompts: tuple[str, ...]
     tokens: int
     estimates: dict[str, Estimate]
     draws: dict[str, Array] = field(repr=False, compare=False)
@@ -105,17 +103,7 @@ def summarize(
     chosen = intervals.draw_texts(len(records), resamples, seed)
     values, draws = _metric_values(columns, np.arange(len(records))[None]), _metric_values(columns, chosen)
     estimates = {name: intervals.estimate(values[name][0], draws[name], confidence) for name in values}
-    tokens = int(columns["tokens"].sum())
-    return Summary(method, link, tuple(record.prompt for record in records), tokens, estimates, draws)
-
-
-def compare(first: Summary, other: Summary, name: str) -> Estimate:
-    """Return the ratio of a metric between two methods on the same prompts and draws, with its paired 95% interval."""
-    if first.prompts != other.prompts or len(first.draws[name]) != len(other.draws[name]):
-        raise UserError(f"{first.method!r} and {other.method!r} have other prompts or draws; summarize both alike.")
-    values = [np.nan if s[name].value is None else s[name].value for s in (first, other)]
-    quotient = intervals.divide(np.asarray(values[0]), np.asarray(values[1]))
-    return intervals.estimate(quotient, intervals.divide(first.draws[name], other.draws[name]), CONFIDENCE)
+    return Summary(method, link, int(columns["tokens"].sum()), estimates, draws)
 
 
 def summary(records: Iterable[GenerationRecord]) -> list[dict[str, Any]]:

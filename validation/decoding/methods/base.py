@@ -76,10 +76,13 @@ class Method:
         return None
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a message of each token with its distribution in float32; at temperature 0, of the tokens alone."""
+        """Return a message of each token with its distribution in float32, or of the tokens alone.
+
+        The latter by the method's format, and at temperature 0.
+        """
         vocabulary = self.session.vocabulary
         head = tokens_message(drafts, vocabulary)
-        if self.session.temperature == 0:
+        if self.session.temperature == 0 or self.format == Format.TOKENS:
             return head
         known = [draft.server_distribution for draft in drafts if draft.server_distribution is not None]
         rows = [distribution.float().cpu().numpy().tobytes() for distribution in known]

@@ -56,9 +56,6 @@ class GreedyDrafts(FixedLength):
     def server_distributions(self, step: Step, tokens: Array, skip: Array) -> tuple[list[None], None]:
         return [None] * len(tokens), None
 
-    def message(self, drafts: list[Draft]) -> Message:
-        return tokens_message(drafts, self.session.vocabulary)
-
 
 @register(entry("block verification", Family.SPECULATIVE, "ours", "*", "dashed", default=BY_LENGTH, studies=()))
 class BlockVerification(FixedLength):
@@ -184,9 +181,6 @@ class PromptLookup(Method):
                 after = int(places[-1]) + size
                 return [int(token) for token in tokens[after : after + self.max_draft_length]]
         return ()
-
-    def message(self, drafts: list[Draft]) -> Message:
-        return tokens_message(drafts, self.session.vocabulary)
 
 
 @register(entry("Lookahead", Family.SPECULATIVE, "rival", "x", default=BY_LENGTH))

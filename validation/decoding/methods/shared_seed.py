@@ -5,7 +5,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from hlmtheory.shared_seed import race_list, race_winner
-from validation.decoding.methods.base import tokens_message
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.methods.registry import BY_LENGTH, PLAIN, Family, entry, register
 from validation.decoding.methods.rows import OURS, SEED_TREE, STREAMED, Format
@@ -29,9 +28,6 @@ class SharedSeed(FixedLength):
     source, format, row = "daliri2025coupling", Format.TOKENS, OURS
     shared_seed = True
     label = "shared seed (K = {})"
-
-    def message(self, drafts: list[Draft]) -> Message:
-        return tokens_message(drafts, self.session.vocabulary)
 
 
 @register(entry("shared seed streamed", Family.SHARED_SEED, "ours", "d", "dotted", default=PLAIN, studies=()))

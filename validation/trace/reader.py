@@ -21,25 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hlmtheory.verification import softmax
 from validation.errors import UserError
-from validation.trace.format import (
-    ARRAYS,
-    FIELDS,
-    FORMAT,
-    LISTS,
-    LOGITS,
-    MANIFEST,
-    NO_TOKEN,
-    SHAPE,
-    VERSION,
-    Field,
-    check_files,
-    check_rows,
-    complete,
-    fields_of,
-    other_version,
-    read_committed,
-    read_tail,
-)
+from validation.trace import format as trace_format
+from validation.trace.format import ARRAYS, FIELDS, FORMAT, LISTS, LOGITS, MANIFEST, SHAPE, Field, complete
 from validation.trace.journal import JOURNAL, Committed, check_file
 from validation.trace.remote import Place, RemotePath, place
 from validation.trace.writer import TraceWriter
@@ -158,7 +141,7 @@ def open_trace(
     path = place(path)
     if not (path / JOURNAL).exists():
         raise _no_journal(path)
-    committed = read_committed(path)
+    committed = trace_format.read_committed(path)
     if not committed.finished and not partial:
         damage = f" (line {committed.dropped} of its journal is torn or damaged)" if committed.dropped else ""
         raise UserError(
@@ -170,7 +153,7 @@ def open_trace(
             f"The trace at {path} holds {'top-k lists' if kind == LISTS else kind}, but {' or '.join(kinds)} of every "
             "token are needed here; `hlm validate --trace` checks what lists decide."
         )
-    check_files(path, committed, content=verify)
+    trace_format.check_files(path, committed, content=verify)
     if not committed.rows:
         raise UserError(f"The trace at {path} is empty; collect it again with at least one prompt.")
     manifest = committed.header | {"positions": committed.rows}
@@ -197,15 +180,15 @@ def _manifest(path: Place, committed: Committed) -> dict[str, Any]:
 def open_arrays(path: Place, committed: Committed, prompts: int | None = None) -> dict[str, StoredArray]:
     files = ArrayFiles(path, committed.files)
     vocabulary, logits = committed.header["vocabulary"], committed.header["dtype"]
-    tail = read_tail(path, committed)
+    tail = trace_format.read_tail(path, committed)
     arrays: dict[str, StoredArray] = {}
-    for name, one in fields_of(committed.header).items():
+    for name, one in trace_format.fields_of(committed.header).items():
         row, dtype = one.row(vocabulary), one.stored_dtype(logits)
         if committed.finished and f"{FOLDER}/{name}/zarr.json" not in committed.files:
             raise UserError(f"The trace at {path} has no {name}; collect the trace again.")
         chunks = files.open(name) if committed.finished else files.create(name, (ENDLESS, *row), dtype, one.most_rows)
         last = tail.get(name, np.empty((0, *row), dtype))
-        check_rows(path, committed, name, chunks, last)
+        trace_format.check_rows(path, committed, name, chunks, last)
         arrays[name] = StoredArray(chunks, committed.rows, last, name, _allowed(name, vocabulary, prompts))
     return arrays
 
@@ -213,7 +196,7 @@ def open_arrays(path: Place, committed: Committed, prompts: int | None = None) -
 def _allowed(name: str, vocabulary: int, prompts: int | None) -> tuple[int, int] | None:
     largest = 2**31 - 1
     return {
-        "tokens": (NO_TOKEN, vocabulary - 1),
+        "tokens": (trace_format.NO_TOKEN, vocabulary - 1),
         "draft_tokens": (0, vocabulary - 1),
         "target_tokens": (0, vocabulary - 1),
         "prompt_index": (0, largest if prompts is None else prompts - 1),
@@ -230,8 +213,8 @@ def _no_journal(path: Place) -> UserError:
         return UserError(f"The manifest of {path} cannot be read ({error}); collect the trace again.")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         return UserError(f"{path / MANIFEST} is not that of a trace; check the path.")
-    if manifest.get("version") != VERSION:
-        return other_version(path, manifest.get("version"))
+    if manifest.get("version") != trace_format.VERSION:
+        return trace_format.other_version(path, manifest.get("version"))
     return UserError(f"{path / JOURNAL} is missing; restore it from a copy, or collect the trace again.")
 
 

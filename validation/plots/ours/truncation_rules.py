@@ -11,21 +11,9 @@ from validation.plots.common.printed import CU, value
 from validation.plots.common.record import Numbers, plain, table
 from validation.plots.common.style import Canvas
 from validation.plots.common.truncation import looks
+from validation.plots.common.truncation import sample as samples
 from validation.plots.common.truncation.looks import average, axis, curve, defined, full_bits, say
-from validation.plots.common.truncation.sample import (
-    EPSILON,
-    PARAMETERS,
-    SHARPNESSES,
-    SHOWN,
-    SKIP_BELOW,
-    SWEPT,
-    THETA,
-    Row,
-    Sample,
-    Sizes,
-    denominator,
-    sample_of,
-)
+from validation.plots.common.truncation.sample import EPSILON, PARAMETERS, SHARPNESSES, SHOWN, THETA, Row, Sample
 from validation.trace.reader import Trace
 
 MARGIN = 1e-9  # a bound fails if the value exceeds it by more than this
@@ -33,7 +21,7 @@ BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 SPREAD = (0.1, 0.5, 0.9)
 
 
-def _at_epsilon(sample: Sample, rule: str) -> Sizes:
+def _at_epsilon(sample: Sample, rule: str) -> samples.Sizes:
     return np.asarray(sample.top_k[rule][:, PARAMETERS[rule].index(EPSILON)])
 
 
@@ -56,7 +44,7 @@ def _same_promise(sample: Sample) -> list[tuple[str, NDArray[Any] | None, Row | 
 
 
 def measure_sizes(trace: Trace, seed: int) -> Numbers:
-    sample = sample_of(trace, seed)
+    sample = samples.sample_of(trace, seed)
     series: list[dict[str, Any]] = []
     for rule in PARAMETERS:
         bias = sample.bias(sample.met[rule]).mean(axis=0)
@@ -131,13 +119,11 @@ def paint_sizes(numbers: Numbers) -> Canvas:
 
 def _failures(sample: Sample, rejection: Row, met: Row, kept: NDArray[np.bool_]) -> dict[str, list[float | None]]:
     """Return, for each η, how often and by how much Ū < TV(r, r̂) over all k, and how often at the k of (24)."""
-    true, apart = (
-        sample.distortion[kept],
-        np.broadcast_to(sample.drafts.apart[kept, None], sample.distortion[kept].shape),
-    )
+    true = sample.distortion[kept]
+    apart = np.broadcast_to(sample.drafts.apart[kept, None], true.shape)
     found: dict[str, list[float | None]] = {key: [] for key in ("share", "worst", "median", "apart", "chosen")}
     for i, eta in enumerate(SHARPNESSES):
-        bound = 2.0 * sample.deviation[kept] / denominator(sample.drafts.drafted, rejection, eta)[kept, None]
+        bound = 2.0 * sample.deviation[kept] / samples.denominator(sample.drafts.drafted, rejection, eta)[kept, None]
         fails = true > bound + MARGIN
         ratio = true[fails] / bound[fails]
         found["share"].append(defined(average(fails.ravel())))
@@ -149,14 +135,14 @@ def _failures(sample: Sample, rejection: Row, met: Row, kept: NDArray[np.bool_])
 
 
 def measure_failures(trace: Trace, seed: int) -> Numbers:
-    sample = sample_of(trace, seed)
+    sample = samples.sample_of(trace, seed)
     drafts, kept = sample.drafts, sample.rejected
     sent = sample.sent
     met = sample.met["online"]
     series = [
         {"name": "β_d itself", **_failures(sample, drafts.rejection, sample.met["online, true"], kept)},
         {"name": "a u + b", **_failures(sample, drafts.estimate, met, kept)},
-        {"name": f"a u + b, u > {SKIP_BELOW:g}", **_failures(sample, drafts.estimate, met, sent)},
+        {"name": f"a u + b, u > {samples.SKIP_BELOW:g}", **_failures(sample, drafts.estimate, met, sent)},
     ]
     eta = axis("sharpness η of the softplus")
     return {
@@ -205,7 +191,7 @@ def _binned(sample: Sample) -> tuple[Row, list[NDArray[np.bool_]]]:
 
 
 def measure_direction(trace: Trace, seed: int) -> Numbers:
-    sample = sample_of(trace, seed)
+    sample = samples.sample_of(trace, seed)
     x, bins = _binned(sample)
     certified, exact = (_at_epsilon(sample, rule) for rule in ("certified", "exact"))
     chosen = {
@@ -219,7 +205,7 @@ def measure_direction(trace: Trace, seed: int) -> Numbers:
         {"name": name, "x": defined(x), "y": defined([average(k[one]) for one in bins])} for name, k in chosen.items()
     ]
     swept = {f"online, η = {SHOWN[1]:g}": sample.swept, "Δ_k ≤ θ q_d β": sample.safe}
-    beta = list(SWEPT)
+    beta = list(samples.SWEPT)
     swung = [{"name": name, "x": beta, "y": plain(k.mean(axis=0), 5)} for name, k in swept.items()]
     swung.append({"name": "certified, 2Δ_k ≤ ε", "x": beta, "y": [plain(certified.mean(), 5)] * len(beta)})
     tokens = axis("tokens sent, mean")
@@ -272,29 +258,29 @@ def _share(k: float | None, vocabulary: int) -> str:
 
 def _paper_rows(sample: Sample) -> list[tuple[str, str, str]]:
     mean, least, largest = (f"{value(CU, name):,.0f}" for name in ONLINE)
-    offline, sharp = sample.offline(THETA), sample.offline(THETA, sharp=True)
-    sent = sample.drafts.uncertainty > SKIP_BELOW  # including positions with q = p
-    size = sample.vocabulary
+    offline, skip = sample.offline(THETA), samples.SKIP_BELOW
+    sent = sample.drafts.uncertainty > skip  # including positions with q = p
+    size, certified = sample.vocabulary, _at_epsilon(sample, "certified")
     rows = [
         ("|V|", f"{looks.FULL:,}", f"{size:,}"),
         ("all entries, (4)", f"{full_bits(looks.FULL):,} bit: 92 kB, Section I", f"{full_bits(size):,} bit"),
         ("k* offline, (21)", f"{looks.OFFLINE:.0f}", say(offline)),
-        (f"k* offline, over u > {SKIP_BELOW:g} alone", f"{looks.OFFLINE:.0f}", say(sample.offline(THETA, sent=True))),
-        ("k* offline, (21) with the sharp bound", "–", say(sharp)),
+        (f"k* offline, over u > {skip:g} alone", f"{looks.OFFLINE:.0f}", say(sample.offline(THETA, sent=True))),
+        ("k* offline, (21) with the sharp bound", "–", say(sample.offline(THETA, sharp=True))),
         ("k(t)* exact, (19)", "–", _span(sample.least)),
-        (f"certified, 2Δ_k ≤ {EPSILON:g}", "–", _span(_certified(sample))),
+        (f"certified, 2Δ_k ≤ {EPSILON:g}", "–", _span(certified)),
     ]
     printed = f"{mean}; {least} to {largest}"
     rows.append(("k(t)* online, (24); the paper prints no η", printed, "–"))
     for eta in SHARPNESSES[:: max(1, len(SHARPNESSES) // 5)]:
         rows += [
             (f"k(t)* online, (24), η = {eta:g}", "–", _span(sample.online(eta))),
-            (f"of these, u > {SKIP_BELOW:g}", "–", _span(sample.online(eta)[sent])),
+            (f"of these, u > {skip:g}", "–", _span(sample.online(eta)[sent])),
             ("with β_d itself, all", "–", _span(sample.online(eta, true=True))),
         ]
     rows += [
         ("payload offline over all entries", "less than 0.1%", _share(offline, size)),
-        ("payload certified over all entries", "–", _share(float(_certified(sample).mean()), size)),
+        ("payload certified over all entries", "–", _share(float(certified.mean()), size)),
         ("payload online over all entries; the paper prints no η", "2.6%", "–"),
         ("payload online over all entries, η = 1", "–", _share(float(sample.online(1.0).mean()), size)),
         ("payload online over all entries, η = 5", "–", _share(float(sample.online(5.0).mean()), size)),
@@ -302,12 +288,8 @@ def _paper_rows(sample: Sample) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _certified(sample: Sample) -> NDArray[np.int64]:
-    return np.asarray(sample.top_k["certified"][:, PARAMETERS["certified"].index(EPSILON)])
-
-
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    sample = sample_of(trace, seed)
+    sample = samples.sample_of(trace, seed)
     heads = (f"at θ = {THETA:g}", "paper", "ours")
     title = f"k* and payload; mean; least to largest, over a sample of {len(sample.rejected):,} positions"
     return {

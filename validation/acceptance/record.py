@@ -22,16 +22,8 @@ DRAFTS = ("greedy", "sampled", "copied")
 A copied draft, as of n-grams, has no q: it is recorded as ``greedy`` with the mark ``copied``.
 """
 
-VERIFICATIONS = {
-    "standard": True,
-    "block": True,
-    "match": True,
-    "threshold": False,
-    "typical": False,
-    "fly": False,
-    "relaxed": False,
-    "synthetic": False,
-}
+VERIFICATIONS = dict.fromkeys(("standard", "block", "match"), True)
+VERIFICATIONS |= dict.fromkeys(("threshold", "typical", "fly", "relaxed", "synthetic"), False)
 """Acceptance rules, and whether the text keeps the target's distribution.
 
 ``match`` accepts a draft that equals the token that the target samples; ``threshold`` is SGLang's

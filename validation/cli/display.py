@@ -24,14 +24,8 @@ if TYPE_CHECKING:
     from validation.decoding.pass_times import Passes
     from validation.decoding.studies import Decoded
 
-OUTCOMES = {
-    "hold": "holds",
-    "fail": "violated",
-    "undecided": "inconclusive",
-    "refuted": "refuted",
-    "misprint": "misprint",
-    "false reading": "false reading",
-}
+OUTCOMES = {"hold": "holds", "fail": "violated", "undecided": "inconclusive"}
+OUTCOMES |= {kind: kind for kind in FALSE.values()}
 """Name of each outcome of a tally on the last screen."""
 
 TELL_S, FIRST_S = 60.0, 5.0

@@ -100,19 +100,8 @@ def uploads(seed: int, run: int, load: Load, radio: Radio) -> tuple[float, float
     return upload_times(bits, spectral_efficiency(users, radio), radio.bandwidth_hz)
 
 
-SCHEMES = (
-    "proposed",
-    "sequential",
-    "none",
-    "fixed-length",
-    "autoregressive",
-    "static",
-    "max",
-    "heuristic",
-    "johnson",
-    "known",
-    "free",
-)
+SCHEMES: tuple[str, ...] = ("proposed", "sequential", "none", "fixed-length", "autoregressive", "static", "max")
+SCHEMES += ("heuristic", "johnson", "known", "free")
 """Methods of :func:`hlmtheory.batching.plan`, and ours. All but "free" have a barrier after every decoding step, (22).
 
 "proposed" is ``dp``. "johnson" reorders its batches by Johnson's rule at each decoding step. "known" is the faster of

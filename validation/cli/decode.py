@@ -60,30 +60,22 @@ def decode(
     number of forward passes and the time of one pass of each model, measured once per run.
     """
     from validation.collection.prompts import builtin_prompts, read_prompts
+    from validation.decoding import studies
     from validation.decoding.fitting import fitted_to, of_other_models
     from validation.decoding.methods.planned import planned_methods, refuse_other_models
     from validation.decoding.pass_times import FILE, passes_of
-    from validation.decoding.studies import (
-        COMMON,
-        REFERENCE,
-        STUDIES,
-        decode_study,
-        refuse_unknown,
-        sample_of,
-        write_texts,
-    )
     from validation.models.pair import load_pair
     from validation.models.two_tokenizers import load_two
     from validation.trace.reader import open_trace
 
-    known = STUDIES | {study.name: study for study in (COMMON, REFERENCE)}
+    known = studies.STUDIES | {study.name: study for study in (studies.COMMON, studies.REFERENCE)}
     if name not in known:
         raise UserError(f"There is no study {name!r}; choose one of: {', '.join(known)}.")
     study, folder = known[name], run / "decoded" / name
     models = {option: options[option] for option in ("draft", "target", "base", "changed_anchor", "chat")}
     models |= {"name": options["named"], "device": options["device"], "dtype": options["dtype"]}
     settings = {option: options[option] for option in ("new_tokens", "batch", "seed")}
-    if study is COMMON:
+    if study is studies.COMMON:
         _refuse_common(models, policy)
     planned = planned_methods(policy, study.temperature, study.top_p)
     own = [method.name for method in planned]
@@ -95,9 +87,9 @@ def decode(
     if trace is not None:
         with waiting(console, "fitting thresholds to the trace"), naming(folder):
             fitted = fitted_to(trace, folder.parent / "fitted.json")
-    refuse_unknown(study, only, [*(method.name for method in study.methods(fitted)), *own])
+    studies.refuse_unknown(study, only, [*(method.name for method in study.methods(fitted)), *own])
     with waiting(console, "loading the two models"):
-        if study is COMMON:
+        if study is studies.COMMON:
             pair = load_two(**{name: models[name] for name in ("draft", "target", "chat", "device", "dtype")})
         else:
             pair = load_pair(**models)
@@ -108,11 +100,13 @@ def decode(
     with waiting(console, "timing a pass of each model"), naming(folder):
         passes = passes_of(pair, folder.parent)
     with progress_bar(console) as report, naming(folder):
-        decoded = decode_study(study, pair, chosen, trace, folder, only=only, more=planned, progress=report, **settings)
+        settings |= {"only": only, "more": planned, "progress": report}
+        decoded = studies.decode_study(study, pair, chosen, trace, folder, **settings)
     with naming(folder):
-        texts = write_texts(decoded, chosen, pair.tokenizer, folder)
-    decoded_screen(console, decoded, passes, folder.parent / FILE, texts, sample_of(decoded, chosen, pair.tokenizer))
-    shares = _shares(pair, decoded) if study is COMMON else {}
+        texts = studies.write_texts(decoded, chosen, pair.tokenizer, folder)
+    sample = studies.sample_of(decoded, chosen, pair.tokenizer)
+    decoded_screen(console, decoded, passes, folder.parent / FILE, texts, sample)
+    shares = _shares(pair, decoded) if study is studies.COMMON else {}
     if shares:
         say(
             console,

@@ -17,7 +17,7 @@ from hlmtheory.skipping import skip_thresholds
 from hlmtheory.skipping.calibration import calibrate_threshold, threshold_losses
 from validation.collection.fingerprint import weights_mark
 from validation.decoding.methods.registry import Fitted
-from validation.decoding.trace_drafts import Tokens, offline_k, paper_line, tokens_of
+from validation.decoding.trace_drafts import Tokens, along_texts, offline_k, paper_line, tokens_of
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.trace.reader import Trace
@@ -52,7 +52,8 @@ def _calibrated(tokens: Tokens, risk: float) -> float:
             f"The trace has {prompts} prompts, and a risk of {risk:g} takes {int(np.ceil(1 / risk)) - 1}; collect "
             "more, or allow a larger risk."
         )
-    uncertainty, rejection = (tokens.along_texts(values, 0.0) for values in (tokens.uncertainty, tokens.rejection))
+    both = (tokens.uncertainty, tokens.rejection)
+    uncertainty, rejection = (along_texts(values, tokens.text, 0.0) for values in both)
     grid = np.linspace(0.0, 1.0, 101)
     losses = np.asarray(threshold_losses(uncertainty, rejection, grid)) / uncertainty.shape[1]
     return float(calibrate_threshold(losses, grid, risk=risk, bound=1.0, prompt=tokens.prompt_of_text).threshold)

@@ -58,13 +58,6 @@ class Tokens:
     def skipped(self, threshold: float) -> NDArray[np.bool_]:
         return self.uncertainty <= threshold
 
-    def along_texts(self, values: Row, fill: float) -> Row:
-        """Return the values as a table (texts, longest text), padded with ``fill``."""
-        place = np.arange(len(self.text)) - np.searchsorted(self.text, self.text)
-        table = np.full((self.texts, int(place.max()) + 1), fill)
-        table[self.text, place] = values
-        return table
-
 
 @lru_cache(maxsize=2)
 def tokens_of(trace: Trace, seed: int) -> Tokens:
@@ -98,6 +91,14 @@ def even_texts(trace: Trace, positions: int) -> list[Index]:
 def text_of(trace: Trace, rows: Index) -> Index:
     starts = np.flatnonzero(np.asarray(trace.arrays["position"][:]) == 0)
     return np.unique(np.searchsorted(starts, rows, side="right"), return_inverse=True)[1].astype(np.int64)
+
+
+def along_texts(values: Row, text: Index, fill: float) -> Row:
+    """Return the values of positions as a table (texts, longest text, ...), padded with ``fill``."""
+    place = np.arange(len(text)) - np.searchsorted(text, text)
+    table = np.full((int(text[-1]) + 1, int(place.max()) + 1, *values.shape[1:]), fill)
+    table[text, place] = values
+    return table
 
 
 def prompt_of(trace: Trace, rows: Index) -> Index:

@@ -82,23 +82,16 @@ def _losses(trace: Trace, seed: int, values: int) -> Losses:
     text = trace_drafts.text_of(trace, rows)
     length = np.bincount(text)
     first = np.searchsorted(text, np.arange(len(length)))
-    place = np.arange(len(text)) - first[text]
     spread = float(np.sqrt(variance.sum()))
     return Losses(
-        kept=_along_texts(kept, text, place, 1.0),
-        tv=_along_texts(tv, text, place, 0.0),
-        sent=_along_texts(sent, text, place, 0.0),
+        kept=trace_drafts.along_texts(kept, text, 1.0),
+        tv=trace_drafts.along_texts(tv, text, 0.0),
+        sent=trace_drafts.along_texts(sent, text, 0.0),
         length=length,
         prompt=trace_drafts.prompt_of(trace, rows)[first],
         surprise=float(surprise.sum()) / spread if spread else 0.0,
         positions=len(rows),
     )
-
-
-def _along_texts(values: Row, text: Index, place: Index, fill: float) -> Row:
-    table = np.full((int(text[-1]) + 1, int(place.max()) + 1, values.shape[1]), fill)
-    table[text, place] = values
-    return table
 
 
 def _at_positions(chunk: TraceChunk, rng: np.random.Generator) -> tuple[Row, Row, Row, Row, Row]:

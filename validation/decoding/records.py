@@ -73,14 +73,11 @@ class GenerationRecord:
         """Seconds that passed: of both models and the link, without reading the prompt."""
         return self.total("draft_s") + self.total("target_s") + self.total("link_s") - self.total("overlap_s")
 
-    def plain(self, *, rounds: bool = True) -> dict[str, Any]:
-        """Return the record as a journal stores it: fields, sums over the rounds and, if wanted, every round."""
+    def plain(self) -> dict[str, Any]:
+        """Return the record as a journal stores it: fields, every round, and sums over the rounds."""
         stored = _rename(asdict(self), STORED_NAMES)
-        if rounds:
-            stored["rounds"] = [_rename(row, STORED_NAMES) for row in stored["rounds"]]
-            stored["last"] = _rename(stored["last"], STORED_NAMES)
-        else:
-            del stored["rounds"], stored["last"]
+        stored["rounds"] = [_rename(row, STORED_NAMES) for row in stored["rounds"]]
+        stored["last"] = _rename(stored["last"], STORED_NAMES)
         totals = {name: self.total(name) for name in SUMMED}
         return stored | {"totals": _rename(totals, STORED_NAMES), "exchanges": len(self.rounds)}
 

@@ -354,7 +354,6 @@ def test_a_row_comes_back_from_plain_values(pair):
     (row,) = decode(pair, PROMPTS[:1], CSqs(0.01), new_tokens=6, risk=True)
     plain = row.plain()
     assert GenerationRecord.of(plain) == row
-    assert "rounds" not in row.plain(rounds=False)
     assert plain["totals"]["drafted"] == sum(r.drafted for r in row.rounds)
     assert 0 <= summarize([row], resamples=1)["resampling_rate"].value <= 1
 

@@ -45,6 +45,7 @@ class BatchState:
 
     model_class: type[CachedModel] = CachedModel
     versioned_class: type[VersionedModel] = VersionedModel
+    target_here = True  # whether the target model's passes run in this process
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class BatchState:
         # the models and their caches
         shape = (session.vocabulary, pair.device, count, capacity, pair.context)
         draft = self.model_class(pair.draft, *shape) if method.runs_draft else None
-        target = self._target(shape) if method.runs_target or risk else None
+        target = self._target(shape) if self.target_here and (method.runs_target or risk) else None
         self.models: dict[str, Any] = {DRAFT: draft, TARGET: target}
         method.begin(session)
 

@@ -102,8 +102,7 @@ class _EngineLoop(OneText):
     engine: Completions
     temperature, top_k = 1.0, 0  # of the server's law; the session's temperature is 0 where the server draws
 
-    def _target(self, shape: tuple[Any, ...]) -> Any:
-        return None
+    target_here = False
 
     def forward(self, which: str, slots: Any, rows: Any) -> list[torch.Tensor]:
         if which == DRAFT:

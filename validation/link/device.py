@@ -36,8 +36,7 @@ Array = NDArray[Any]
 
 
 class _RemoteLoop(OneText):
-    def _target(self, shape: tuple[Any, ...]) -> Any:
-        return None
+    target_here = False
 
     def start(self, remote: Remote, opening: Opening, each: Sequence[Terms], record: LinkRecord, own: OwnModel) -> None:
         self.remote, self.opening, self.each, self.record, self.own = remote, opening, each, record, own

@@ -96,7 +96,10 @@ def collect_shard(
     every = place.own(-(-len(prompts) // settings["batch"]))  # its batches, if each prompt is used once
     with TraceWriter(folder / ROWS, pair.vocabulary, settings=own, fresh=fresh, finish=False) as writer:
         check_disk_space(folder, max(0, share // place.of - writer.positions), pair.vocabulary)
-        _describe(folder, pair, prompts, settings, place, command)
+        about = {"pair": pair.describe(), "notes": list(pair.notes), "prompts": [prompt.plain() for prompt in prompts]}
+        content: dict[str, Any] = {"format": FORMAT, "version": VERSION, "shard": place.number, "shards": place.of}
+        content |= {"settings": dict(settings), "about": about, "command": command}
+        write_sealed(folder / FILE, content)
         state = BEGINNING | writer.state
         counts = read_shard(folder).counts
         for one in own_batches(len(prompts), settings, place):
@@ -191,17 +194,3 @@ def _refuse_foreign(folder: Path) -> None:
     if inside and not inside & {FILE, ROWS}:
         what = "A trace" if JOURNAL in inside else "Something other than a shard"
         raise UserError(f"{what} lies at {folder}; choose another folder.")
-
-
-def _describe(
-    folder: Path,
-    pair: Pair,
-    prompts: Sequence[Prompt],
-    settings: Mapping[str, Any],
-    place: ShardNumber,
-    command: str | None,
-) -> None:
-    about = {"pair": pair.describe(), "notes": list(pair.notes), "prompts": [prompt.plain() for prompt in prompts]}
-    content = {"format": FORMAT, "version": VERSION, "shard": place.number, "shards": place.of}
-    content |= {"settings": dict(settings), "about": about, "command": command}
-    write_sealed(folder / FILE, content)

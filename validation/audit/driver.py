@@ -57,10 +57,7 @@ def audit_sampler(
 
 
 def feed(
-    audit: Audit,
-    source: Generator[Batch, None, None],
-    stop_early: bool,
-    progress: Callable[[Audit], None] | None = None,
+    audit: Audit, source: Generator[Batch, None, None], stop_early: bool, progress: Callable[[Audit], None] | None
 ) -> None:
     """Give an audit the draws of a source, until they end or the verdict is known; then close the source."""
     with closing(source):

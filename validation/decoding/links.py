@@ -92,10 +92,7 @@ def airtime(bits: Array, bandwidth_hz: float, snr: Array) -> Array:
 
 
 def fading_links(
-    average_snr_db: Sequence[float] = AVERAGE_SNR_DB,
-    *,
-    k_factor_db: float | None = None,
-    bandwidth_hz: float = BANDWIDTH_HZ,
+    average_snr_db: Sequence[float], *, k_factor_db: float | None = None, bandwidth_hz: float = BANDWIDTH_HZ
 ) -> list[FadingLink]:
     """Return a link for each average SNR, with Rayleigh fading, or Rician fading if a K-factor is given."""
     kind = "Rayleigh" if k_factor_db is None else f"Rician (K = {k_factor_db:g} dB)"

@@ -14,13 +14,7 @@ FIRST = b'{"n":0,"format":"%s"' % FORMAT.encode()  # first bytes of every trace 
 
 
 def what_to_go_on_from(
-    path: Place,
-    vocabulary: int,
-    dtype: str,
-    settings: Mapping[str, Any] | None,
-    *,
-    fresh: bool,
-    kind: Mapping[str, Any] | None = None,
+    path: Place, vocabulary: int, dtype: str, settings: Mapping[str, Any] | None, *, fresh: bool, kind: dict[str, Any]
 ) -> Committed | None:
     """Return the commits of an earlier writer, or None if the folder is empty and a new trace starts."""
     inside = {file.name for file in path.iterdir()} - {LOCK}
@@ -50,7 +44,7 @@ def what_to_go_on_from(
     if settings is None:
         raise UserError(f"An unfinished trace lies at {path}; remove it or choose another path.")
     there = committed.header["settings"] or {}
-    now = json.loads(json.dumps(dict(settings) | {"vocabulary": vocabulary, "dtype": dtype} | dict(kind or {})))
+    now = json.loads(json.dumps(dict(settings) | {"vocabulary": vocabulary, "dtype": dtype} | kind))
     there |= {
         name: committed.header[name] for name in ("vocabulary", "dtype", "kind", "widths") if name in committed.header
     }

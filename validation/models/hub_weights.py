@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from validation.errors import UserError
+from validation.provenance import file_digest
 
 QWEN_CODER = "qwen-coder"
 FOLDER = "HLM_WEIGHTS"
@@ -84,8 +85,7 @@ def weights_file(name: str, folder: Path | None = None) -> Path:
 
 @lru_cache(maxsize=8)
 def _hash_of(path: Path, size: int, changed: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_digest(path)
 
 
 def _other(known: str, pinned: Pinned) -> str:

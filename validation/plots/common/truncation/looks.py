@@ -1,12 +1,14 @@
 """Shared parts of the truncation figures: the paper's numbers, undefined values, bits, and line styles."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hlmtheory.channel import vocabulary_payload_bits
+from validation.plots.common import style
 from validation.plots.common.printed import CU, value
 from validation.plots.common.record import plain
 from validation.plots.common.style import AMBER, DARK, MIDDLE, Axes
@@ -27,10 +29,8 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 """Line styles: the bound black, ours dark, the published rules warm, samplers grey."""
 
-
-def axis(name: str, unit: str = "", scale: str = "log") -> dict[str, str]:
-    """Return one axis of a panel, logarithmic by default."""
-    return {"label": name, "unit": unit, "scale": scale}
+axis = partial(style.axis, scale="log")
+"""Return one axis of a panel, logarithmic by default."""
 
 
 def defined(values: ArrayLike, digits: int = 5) -> Any:

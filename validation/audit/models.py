@@ -111,11 +111,8 @@ class ModelLaw:
                 return rows
             own = copy.deepcopy(cache)
             own.batch_repeat_interleave(len(tokens))
-            later = self._model(
-                input_ids=torch.from_numpy(np.ascontiguousarray(tokens)).to(self._model.device),
-                past_key_values=own,
-                use_cache=True,
-            )
+            ids = torch.from_numpy(np.ascontiguousarray(tokens)).to(self._model.device)
+            later = self._model(input_ids=ids, past_key_values=own, use_cache=True)
             return np.concatenate([rows, self._host(later.logits)], axis=1)
 
     def _host(self, logits: Any) -> Array:

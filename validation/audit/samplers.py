@@ -53,20 +53,12 @@ def method_sampler(
     from validation.decoding.loop import decode
 
     asked = [one if isinstance(one, Prompt) else Prompt("", one, "audit") for one in prompts]
+    settings: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "times": (1.0, 1.0)}
 
     def sample(ids: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
         named = [replace(one, id=f"{c}-{i}") for c, one in enumerate(asked) for i in range(n)]
-        records = decode(
-            pair,
-            named,
-            method,
-            temperature=temperature,
-            top_p=top_p,
-            new_tokens=depth,
-            batch=min(len(named), 256),
-            seed=seed,
-            times=(1.0, 1.0),
-        )
+        batch = min(len(named), 256)
+        records = decode(pair, named, method, new_tokens=depth, batch=batch, seed=seed, **settings)
         tokens = [list(record.tokens) for record in records]
         return [tokens[c * n : (c + 1) * n] for c in range(len(prompts))]
 

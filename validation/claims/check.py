@@ -307,11 +307,8 @@ def _check_lists(
     for bias, size in zip(BIASES, sizes.T, strict=True):
         sums[f"covered_for_bias_{bias}"] = float(np.count_nonzero(size >= 0))
         sums[f"size_for_bias_{bias}"] = float(size[size >= 0].sum())
-    return Part.of(
-        interval_claims.check_known(claims, interval_claims.Shared(interval_claims.known_lists(lists, rng))),
-        len(chunk.tokens),
-        sums,
-    )
+    shared = interval_claims.Shared(interval_claims.known_lists(lists, rng))
+    return Part.of(interval_claims.check_known(claims, shared), len(chunk.tokens), sums)
 
 
 def _check_rounded(

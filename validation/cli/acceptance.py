@@ -108,7 +108,8 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
         raise UserError(f"--drafts and --verification are given {most} times; give each once for each engine.")
     console = open_console(stderr=options["as_json"])
     if options["sweep"]:
-        return show_sweep(console, files, times, (_of_side(drafts, 0), _of_side(verification, 0)), options)
+        marks = {"drafts": _of_side(drafts, 0), "verification": _of_side(verification, 0)}
+        return show_sweep(console, files, times, marks, options)
     if options["step_time"] is not None or options["speed"] is not None:
         raise UserError("--step-time and --speed are the times of the files of a sweep; give --sweep with them.")
     means = [one for one in map(read_means, files) if one is not None]

@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 def show_sweep(
-    console: Console,
-    files: Sequence[str],
-    times: RoundTimes | None,
-    marks: tuple[str | None, str | None],
-    options: dict[str, Any],
+    console: Console, files: Sequence[str], times: RoundTimes | None, marks: dict[str, Any], options: dict[str, Any]
 ) -> None:
     from validation.acceptance.engines import read_acceptance
     from validation.acceptance.means import read_means
@@ -57,7 +53,7 @@ def show_sweep(
             sane.append(f"{label}: {means.remarks[0]} Its lines, all of one run, are taken for repeats.")
             continue
         read = read_acceptance(path)
-        records = [marked(one, drafts=marks[0], verification=marks[1]) for one in read.records]
+        records = [marked(one, **marks) for one in read.records]
         summary = summarise(records, assumed_length=draft_length, confidence=options["confidence"])
         sane += [f"{label}: {said}" for said in (*read.notes, *sanity(records, summary, brief=True))]
         known: dict[str, Any] = {"step_s": step_s, "token_s": token_s, "times": times}

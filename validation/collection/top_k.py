@@ -68,13 +68,8 @@ class ListedText:
             )
         if begin >= len(self.text_tokens):
             raise UserError(f"{self.places(0)}: no position comes after the start of the answer.")
-        rest = np.s_[begin:]
-        return type(self)(
-            self.tokens[rest],
-            self.log_probabilities[rest],
-            self.text_tokens[rest],
-            lambda row: self.places(row + begin),
-        )
+        rest = (self.tokens[begin:], self.log_probabilities[begin:], self.text_tokens[begin:])
+        return type(self)(*rest, lambda row: self.places(row + begin))
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,10 +92,8 @@ def risk_per_token(records: Sequence[GenerationRecord]) -> Estimate:
     records = sorted(records, key=lambda record: record.prompt)
     if not all(record.risk_computed for record in records):
         return Estimate(None)
-    return ratio(
-        np.array([record.total("risk") for record in records]),
-        np.array([float(len(record.tokens)) for record in records]),
-    )
+    risks = np.array([record.total("risk") for record in records])
+    return ratio(risks, np.array([float(len(record.tokens)) for record in records]))
 
 
 def _models(pair: Pair) -> dict[str, str]:

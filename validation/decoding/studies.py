@@ -234,13 +234,9 @@ def write_texts(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any, fol
     asked = {prompt.id: prompt.text for prompt in prompts}
     lines = []
     for record in (record for records in decoded.by_method.values() for record in records):
-        line: dict[str, Any] = {
-            "method": record.method,
-            "link": record.link,
-            "id": record.prompt,
-            "prompt": asked[record.prompt],
-        }
-        line |= {"text": text_of(record, tokenizer), "tokens": len(record.tokens), "ended": record.ended}
+        line: dict[str, Any] = {"method": record.method, "link": record.link, "id": record.prompt}
+        line |= {"prompt": asked[record.prompt], "text": text_of(record, tokenizer)}
+        line |= {"tokens": len(record.tokens), "ended": record.ended}
         lines.append(json.dumps(line, ensure_ascii=False) + "\n")
     write_atomically(folder / TEXTS, "".join(lines))
     return folder / TEXTS

@@ -176,13 +176,9 @@ class TraceWriter:
                 self._arrays[name][self._chunked[name] :] = _joined(pieces)
         for key, value in self._files.metadata.items():
             self._files.write(key, value.to_bytes())
-        own = {
-            "format": trace_format.FORMAT,
-            "version": trace_format.VERSION,
-            "vocabulary": self.vocabulary,
-            "positions": rows,
-        }
-        own |= {"dtype": self._dtype} | self._kind | ({} if self._settings is None else {"settings": self._settings})
+        own = {"format": trace_format.FORMAT, "version": trace_format.VERSION, "vocabulary": self.vocabulary}
+        own |= {"positions": rows, "dtype": self._dtype} | self._kind
+        own |= {} if self._settings is None else {"settings": self._settings}
         text = json.dumps({**own, **self.manifest, **own}, indent=1, ensure_ascii=False) + "\n"
         manifest = write_durably(self.path / trace_format.MANIFEST, text.encode(), below=self.path)
         self._record(rows, self.state, self._files.written | {trace_format.MANIFEST: manifest}, tail=None)

@@ -95,13 +95,8 @@ def train_tokenizer(documents: list[str], out: Path, vocabulary: int) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{END_OF_TEXT} $A", pair=f"{END_OF_TEXT} $A $B:1", special_tokens=[(END_OF_TEXT, begin)]
     )
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token=END_OF_TEXT,
-        eos_token=END_OF_TEXT,
-        pad_token=END_OF_TEXT,
-        model_max_length=CONTEXT,
-    )
+    marks: dict[str, Any] = dict.fromkeys(("bos_token", "eos_token", "pad_token"), END_OF_TEXT)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=CONTEXT, **marks)
     for size in SIZES:
         fast.save_pretrained(out / size)
 
@@ -186,17 +181,11 @@ def answers_prompts(data: Path) -> list[dict[str, str]]:
     """Return 100 held-out prompts of each set, with their reference answers."""
     rows = []
     for name, records in answered(data).items():
-        source, licence = ANSWERS[name]
+        about = dict(zip(("source", "licence"), ANSWERS[name], strict=True))
         held = [r for r in records if _is_held(name, r) and len(r["prompt"]) <= LONGEST_PROMPT]
         order = np.random.default_rng(SEED).permutation(len(held))
         rows += [
-            {
-                "id": held[i]["id"],
-                "prompt": question(held[i]),
-                "reference": held[i]["reference"],
-                "source": source,
-                "licence": licence,
-            }
+            {"id": held[i]["id"], "prompt": question(held[i]), "reference": held[i]["reference"], **about}
             for i in sorted(order[:PROMPTS_A_SET])
         ]
     return rows

@@ -173,7 +173,6 @@ def simulate_acceptance(
 ) -> Numbers:
     """Compute Fig. 6: total latency over the acceptance rate, for three pairs of models and without drafts."""
     series, faster, saved, memory = [], 0, [], []
-    limit = (base or Load()).memory / 1e9
     for pair, name in enumerate(PAIR_NAMES):
         load = replace(base or Load(), pair=pair)
         loads = [replace(load, acceptance=acceptance) for acceptance in values]
@@ -194,12 +193,8 @@ def simulate_acceptance(
         for scheme, rows in (("paper", drafted), ("proposed", waves), ("free", free)):
             label = f"{name}: {NAMES[scheme]}"
             saved.append((label, *(_percent(100.0 * (1.0 - row / without)) for row in rows)))
-    statistics = {
-        "settings": len(values) * len(PAIR_NAMES),
-        "settings_with_drafts_faster": faster,
-        "memory_gb": memory,
-        "memory_limit_gb": limit,
-    }
+    statistics: dict[str, Any] = {"settings": len(values) * len(PAIR_NAMES), "settings_with_drafts_faster": faster}
+    statistics |= {"memory_gb": memory, "memory_limit_gb": (base or Load()).memory / 1e9}
     return {
         "axes": [{"x": axis("acceptance rate α"), "y": _LATENCY}],
         "series": series,

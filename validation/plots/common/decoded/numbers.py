@@ -219,12 +219,8 @@ def _speed_numbers(
         name: {word: kept(draws[word].over(whole[word]).estimates()[place]) for word in WORDS}
         for name, draws in (found.items() if whole else ())
     }
-    statistics = {
-        "gains": gains,
-        "gains_at_snr_db": snr_db[place],
-        "vocabulary": int(decoded.about["pair"]["vocabulary"]),
-    }
-    return series, statistics
+    vocabulary = int(decoded.about["pair"]["vocabulary"])
+    return series, {"gains": gains, "gains_at_snr_db": snr_db[place], "vocabulary": vocabulary}
 
 
 def measure_speeds(studies: Sequence[Decoded], seed: int, *, rician: bool) -> Numbers:

@@ -193,12 +193,6 @@ def _rates(tokens: Tokens, threshold: float) -> dict[str, Any]:
 
 
 def _random(tokens: Tokens, sent: float) -> dict[str, Any]:
-    share = Estimate(sent)
-    return {
-        "threshold": np.nan,
-        "transmission": share,
-        "accepted_if_skipped": samples.mean(1.0 - tokens.rejection, tokens.prompt)
-        if sent < 1
-        else samples.ratio(0, 0, tokens.prompt),
-        "skipped_if_accepted": Estimate(1.0 - sent),
-    }
+    accepted = samples.mean(1.0 - tokens.rejection, tokens.prompt) if sent < 1 else Estimate(None)
+    skipping = {"accepted_if_skipped": accepted, "skipped_if_accepted": Estimate(1.0 - sent)}
+    return {"threshold": np.nan, "transmission": Estimate(sent)} | skipping

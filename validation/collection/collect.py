@@ -109,16 +109,12 @@ def settings_of(
     pair: Pair, prompts: Sequence[Prompt], *, positions: int | None, new_tokens: int, batch: int, seed: int
 ) -> tuple[dict[str, Any], list[list[int]]]:
     """Return all settings that determine the stored positions, and the tokens of every prompt."""
-    for name, value, least in (
-        ("positions", positions, 1),
-        ("new_tokens", new_tokens, 1),
-        ("batch", batch, 1),
-        ("seed", seed, 0),
-    ):
+    settings = {"seed": seed, "positions": positions, "new_tokens": new_tokens, "batch": batch}
+    for name, value in settings.items():
+        least = 0 if name == "seed" else 1
         if value is not None and value < least:
             raise UserError(f"{name} is {value}; it must be at least {least}.")
     encoded = encode_prompts(pair, prompts, new_tokens)
-    settings = {"seed": seed, "positions": positions, "new_tokens": new_tokens, "batch": batch}
     return settings | fingerprints(pair, prompts, encoded), encoded
 
 
@@ -299,21 +295,27 @@ def _score_and_store(pair: Pair, texts: list[Text], writer: TraceWriter, report:
 
 def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDArray[np.float16]]:
     """Return the logits of one model at every generated position of each sequence, from one forward pass."""
+    first = min(text.start for text in texts) - 1  # the last prompt token predicts the first new token
+    logits = logits_from(getattr(pair, which), [text.tokens for text in texts], first)
+    found = []
+    for text, row in zip(texts, logits, strict=True):
+        kept = row[text.start - 1 - first : len(text.tokens) - 1 - first, : pair.vocabulary].float()
+        _check_finite(kept[None], which, pair, [text], [0])
+        found.append(kept.half().cpu().numpy())
+    return found
+
+
+def logits_from(model: Any, texts: list[list[int]], first: int) -> torch.Tensor:
+    """Return the logits behind each token from ``first`` on, from one pass; causal attention sees no right padding."""
     import torch
 
-    model = getattr(pair, which)
-    width = max(len(text.tokens) for text in texts) - 1  # the last token is predicted, not an input
-    first = min(text.start for text in texts) - 1  # the last prompt token predicts the first new token
-    ids = torch.tensor([text.tokens[:-1] + [0] * (width + 1 - len(text.tokens)) for text in texts], device=pair.device)
+    width = max(map(len, texts)) - 1  # the last token is predicted, not an input
+    ids = torch.tensor([text[:-1] + [0] * (width + 1 - len(text)) for text in texts], device=model.device)
     sliced = "logits_to_keep" in inspect.signature(model.forward).parameters
+    options: dict[str, Any] = {"logits_to_keep": width - first} if sliced else {}
     with torch.inference_mode():
-        output = model(ids, use_cache=False, **({"logits_to_keep": width - first} if sliced else {})).logits
-        found = []
-        for text, row in zip(texts, output if sliced else output[:, first:], strict=True):
-            kept = row[text.start - 1 - first : len(text.tokens) - 1 - first, : pair.vocabulary].float()
-            _check_finite(kept[None], which, pair, [text], [0])
-            found.append(kept.half().cpu().numpy())
-    return found
+        logits: torch.Tensor = model(ids, use_cache=False, **options).logits
+    return logits if sliced else logits[:, first:]
 
 
 def _check_finite(logits: torch.Tensor, which: str, pair: Pair, texts: list[Text], first: list[int]) -> None:

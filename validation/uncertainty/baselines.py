@@ -4,7 +4,6 @@ The draft model reads the texts of a trace 20 times at dropout rates in [0, 0.1]
 from the draft d. Only that event, of probability 1 - q_d, is drawn. The papers' paraphrases are not computed.
 """
 
-import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.claims.instances import InstanceDraws, row_arrays
-from validation.collection.collect import SCORED_ROWS, SCORED_VALUES, prompt_ids
+from validation.collection.collect import SCORED_ROWS, SCORED_VALUES, logits_from, prompt_ids
 from validation.errors import UserError
 from validation.models.devices import seeded_random_state
 from validation.models.pair import Pair
@@ -196,21 +195,14 @@ def _count(differing: Array, model: Any, group: list[_Reading], rng: np.random.G
 
 
 def _draft_probabilities(model: Any, group: list[_Reading]) -> list[Array]:
-    """Return q_d at every position of each text, from one pass; right padding is not seen by causal attention."""
+    """Return q_d at every position of each text, from one pass."""
     import torch
 
-    width = max(len(reading.tokens) for reading in group) - 1  # the last token is predicted, not read
     first = min(int(reading.at.min()) for reading in group) - 1
-    padded = [reading.tokens[:-1] + [0] * (width + 1 - len(reading.tokens)) for reading in group]
-    sliced = "logits_to_keep" in inspect.signature(model.forward).parameters
-    with torch.inference_mode():
-        ids: torch.Tensor = torch.tensor(padded, device=model.device)
-        output = model(ids, use_cache=False, **({"logits_to_keep": width - first} if sliced else {})).logits
-        logits = output if sliced else output[:, first:]
-        found = []
-        for reading, rows in zip(group, logits, strict=True):
-            kept = rows[torch.as_tensor(reading.at - 1 - first, device=rows.device)].float()
-            drafts = torch.as_tensor(reading.drafts, device=rows.device)[:, None]
-            likely = torch.log_softmax(kept, dim=-1).gather(1, drafts)[:, 0].exp()
-            found.append(likely.double().cpu().numpy())
+    found = []
+    for reading, rows in zip(group, logits_from(model, [one.tokens for one in group], first), strict=True):
+        kept = rows[torch.as_tensor(reading.at - 1 - first, device=rows.device)].float()
+        drafts = torch.as_tensor(reading.drafts, device=rows.device)[:, None]
+        likely = torch.log_softmax(kept, dim=-1).gather(1, drafts)[:, 0].exp()
+        found.append(likely.double().cpu().numpy())
     return found

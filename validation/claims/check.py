@@ -207,19 +207,11 @@ class Work:
         why = interval_claims.reasons(trace, measured, stored_rows)
         batches = SCENARIO_BATCHES if batches is None else batches
         most = {name: min(batches, DEAR.get(name, batches)) for name in simulated}
-        return cls(
-            trace,
-            simulated,
-            [claim for claim in measured if claim.id not in why],
-            why,
-            seed,
-            None if stored_rows else interval_claims.rounding_of(trace),
-            tables,
-            batches,
-            rows or _rows(trace),
-            stored_rows,
-            tuple((name, batch) for name in simulated for batch in range(most[name])),
-        )
+        drawn = tuple((name, batch) for name in simulated for batch in range(most[name]))
+        measured = [claim for claim in measured if claim.id not in why]
+        rounded = None if stored_rows else interval_claims.rounding_of(trace)
+        rows = rows or _rows(trace)
+        return cls(trace, simulated, measured, why, seed, rounded, tables, batches, rows, stored_rows, drawn)
 
     @property
     def scenes(self) -> int:

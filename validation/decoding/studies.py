@@ -57,7 +57,6 @@ class Study:
     """Methods at one temperature and top-p, as a function of the fitted values; ``fits`` says whether they need any."""
 
     name: str
-    about: str
     methods: Callable[..., list[Method]]
     temperature: float = 1.0
     top_p: float = 1.0
@@ -82,18 +81,18 @@ def _lossless(fitted: Fitted | None, *, delay_s: float = 0.0) -> list[Method]:
     return [FixedLength(), SharedSeed(), PromptLookup(), TargetOnly()]
 
 
-COMMON = Study("common", "two tokenizers: lossless methods on the tokens that both have", _lossless, fits=False)
-"""The study of a draft model with a tokenizer of its own; no figure is drawn from it."""
-REFERENCE = Study("reference", "the texts of `hlm device`: lossless methods, without a trace", _lossless, fits=False)
+COMMON = Study("common", _lossless, fits=False)
+"""The study of a draft model with a tokenizer of its own, on the tokens of both; no figure is drawn from it."""
+REFERENCE = Study("reference", _lossless, fits=False)
 """The study with which texts over a link are compared; no figure is drawn from it."""
 
 STUDIES = {
     study.name: study
     for study in (
-        Study("hlm", "cu-hlm Figs. 1 and 10, Tables I and II; u-hlm Fig. 6, Table I", HLM_METHODS),
-        Study("design", "cu-hlm Fig. 9, u-hlm Fig. 4: thresholds and sizes", _design),
-        Study("greedy", "flexspec Table III, its length rule: all methods at temperature 0", default_methods, 0.0),
-        Study("nucleus", "flexspec Table IV, its length rule: temperature 1, top-p 0.9", default_methods, 1.0, 0.9),
+        Study("hlm", HLM_METHODS),  # cu-hlm Figs. 1 and 10, Tables I and II; u-hlm Fig. 6, Table I
+        Study("design", _design),  # cu-hlm Fig. 9, u-hlm Fig. 4: thresholds and sizes
+        Study("greedy", default_methods, 0.0),  # flexspec Table III, its length rule: all methods at temperature 0
+        Study("nucleus", default_methods, 1.0, 0.9),  # flexspec Table IV, its length rule
     )
 }
 

@@ -25,12 +25,8 @@ CHECK_POSITIONS, CHECK_VOCABULARY = 2048, 4096
 MEMORY_POSITIONS, MEMORY_VOCABULARY, MEMORY_LIMIT = 10_000, 32_000, 1.5e9
 
 STREAMED = (
-    "verification.tokens",
-    "skipping.mean_rejection",
-    "truncation.softplus",
-    "lattice.dropped_mass",
-    "channel.downlink",
-    "shared_seed.match",
+    *("verification.tokens", "skipping.mean_rejection", "truncation.softplus"),
+    *("lattice.dropped_mass", "channel.downlink", "shared_seed.match"),
 )
 """One claim of each module that a trace serves; not the slowest, because 10^6 positions take an hour."""
 

@@ -62,11 +62,8 @@ def verdict_screen(console: Console, results: Results) -> None:
             reasons.setdefault(tally.never, []).append(name)
     for reason, names in reasons.items():
         say(console, f"Never in scope ({reason}): {', '.join(names)}")
-    rate = (
-        "{acceptance:.3f}"
-        if "acceptance" in results.summary
-        else "between {acceptance_low:.3f} and {acceptance_high:.3f}"
-    )
+    known = "acceptance" in results.summary
+    rate = "{acceptance:.3f}" if known else "between {acceptance_low:.3f} and {acceptance_high:.3f}"
     say(
         console,
         "Out of scope: an assumption is not met there. Vacuous: the bound is so large that nothing could exceed it.\n"

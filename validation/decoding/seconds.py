@@ -8,13 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-DRAFTS, PASSES, TRIPS, UP, DOWN = (
-    "drafts on the device",
-    "passes on the server",
-    "round trips",
-    "the uplink",
-    "the downlink",
-)
+DRAFTS, PASSES, TRIPS = "drafts on the device", "passes on the server", "round trips"
+UP, DOWN = "the uplink", "the downlink"
 _NOTHING = 1e-9  # bits: what a sum of rounded numbers leaves
 
 

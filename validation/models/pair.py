@@ -117,10 +117,8 @@ def load_pair(
     name, draft, target = _resolve(name, draft, target)
     if weights is not None and not (hub_weights.is_hub_file(draft) or hub_weights.is_hub_file(target)):
         raise UserError(f"--weights holds GGUF files of the hub, which {name!r} has not; leave it out.")
-    sources = (
-        ModelSource.parse(draft, weights=weights),
-        ModelSource.parse(target, "" if base is None else str(base), weights),
-    )
+    below = "" if base is None else str(base)
+    sources = (ModelSource.parse(draft, weights=weights), ModelSource.parse(target, below, weights))
     where = choose_device(device)
     preferred = (PAIRS[name].dtype if name in PAIRS else None) or "float32"
     chosen = dtype or (preferred if where.type == "cpu" else "auto")

@@ -58,11 +58,8 @@ def _simulated(key: str, simulate: Callable[..., Any], paint: Any = None, experi
 
 def _sweep(number: str) -> Simulation:
     shown = edge_sd.IN_FIG_7 if number[0] == "7" else edge_sd.IN_FIG_8
-    return _simulated(
-        f"edge-sd {number}",
-        partial(edge_sd.simulate_sweep, number[1], shown),
-        partial(edge_sd_pictures.paint_schemes, plans=number[0] == "7"),
-    )
+    paint = partial(edge_sd_pictures.paint_schemes, plans=number[0] == "7")
+    return _simulated(f"edge-sd {number}", partial(edge_sd.simulate_sweep, number[1], shown), paint)
 
 
 _BY_SIZE, _BY_MASS, _FIXED = (tuple(names.values()) for names in (c_sqs.BY_SIZE, c_sqs.ADAPTIVE, c_sqs.FIXED))

@@ -99,11 +99,8 @@ def paint(numbers: Numbers) -> Canvas:
         for k, run in enumerate(others):
             axes.plot(one["x"], run, color=LIGHT, linewidth=1, label="" if k else "mean, other runs")
         axes.plot(one["x"], first, color=PALE, linewidth=1, label="mean, one run")
-        most: dict[str, Any] = {
-            "linestyle": (0, (4, 2)),
-            "label": "expected latency without the slowest 1/n of the blocks",
-        }
-        axes.plot(one["x"], one["typical_mean"], color=DARK, **most)
+        name = "expected latency without the slowest 1/n of the blocks"
+        axes.plot(one["x"], one["typical_mean"], color=DARK, linestyle=(0, (4, 2)), label=name)
         axes.plot(one["decades"], one["running_median"][0], "o", color=DARK, markersize=3, label="median of that run")
         axes.axhline(one["median"], color=DARK, linewidth=0.8, label="median, exact")
         name_axes(axes, names)

@@ -67,22 +67,14 @@ def _skip_rows(tokens: Tokens, risks: dict[str, skipping.Risks | None]) -> list[
 
     skipped = [1.0 - value(paper, "skipped") for paper in (CU, U)]
     chosen = f"at {value(CU, 'chosen')}"
+    sent = (f"{skipped[0]:.3f} {chosen}, from its skips", f"{skipped[1]:.4f}, from its skips")
+    true = f"{value(CU, 'true_skips')} {chosen}"
     wrong = value(CU, "skipped") * (1.0 - value(CU, "true_skips"))
     return [
         ("exact one-step TV, risk-prone", f"{wrong:.3f} {chosen}, by its rates", NONE, *at("prone", skipping.one_step)),
         ("exact one-step TV, risk-averse", "said to be 0", "said to be 0", *at("averse", skipping.one_step)),
-        (
-            "transmission rate, risk-prone",
-            f"{skipped[0]:.3f} {chosen}, from its skips",
-            f"{skipped[1]:.4f}, from its skips",
-            *at("prone", skipping.transmission_rate),
-        ),
-        (
-            "P(accepted | skipped), risk-prone",
-            f"{value(CU, 'true_skips')} {chosen}",
-            NONE,
-            *at("prone", skipping.accepted_if_skipped),
-        ),
+        ("transmission rate, risk-prone", *sent, *at("prone", skipping.transmission_rate)),
+        ("P(accepted | skipped), risk-prone", true, NONE, *at("prone", skipping.accepted_if_skipped)),
         ("P(skipped | accepted), risk-prone", NONE, NONE, *at("prone", skipping.skipped_if_accepted)),
         ("transmission rate, risk-averse", NONE, NONE, *at("averse", skipping.transmission_rate)),
     ]

@@ -144,6 +144,7 @@ def measure_failures(trace: Trace, seed: int) -> Numbers:
         {"name": "a u + b", **_failures(sample, drafts.estimate, met, kept)},
         {"name": f"a u + b, u > {samples.SKIP_BELOW:g}", **_failures(sample, drafts.estimate, met, sent)},
     ]
+    line = None if drafts.line is None else plain(drafts.line, 5)
     eta = axis("sharpness η of the softplus")
     return {
         "axes": [
@@ -151,11 +152,7 @@ def measure_failures(trace: Trace, seed: int) -> Numbers:
             {"x": eta, "y": axis("TV(r, r̂) over the bound, where it fails")},
         ],
         "series": [{"x": list(SHARPNESSES)} | one for one in series],
-        "statistics": {
-            "sizes": sample.grid.tolist(),
-            "sent": int(sent.sum()),
-            "line": None if drafts.line is None else plain(drafts.line, 5),
-        },
+        "statistics": {"sizes": sample.grid.tolist(), "sent": int(sent.sum()), "line": line},
         "positions_drawn": len(drafts.apart),
     }
 

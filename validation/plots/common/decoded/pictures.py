@@ -205,13 +205,9 @@ def _mark_gains(axes: Axes, numbers: Numbers, word: str, snr_db: float, gains: S
 def paint_methods(numbers: Numbers) -> Canvas:
     figure, (left, right) = style.canvas((style.PAGE[0], 3.6), panels=2)
     bars, names = numbers["bars"], _drawn(numbers, SHOWN_OF_U_HLM)
-    looks = (
-        {"color": style.DARK, "marker": "o"},
-        {"color": style.PALE, "marker": "^"},
-        {"color": style.GREY, "marker": "s"},
-    )
-    for (key, name), shift, look in zip(_SKIPS.items(), (-0.2, 0.0, 0.2), looks, strict=True):
-        dots(left, bars, key, shift, label=name, **look)
+    places = ((-0.2, style.DARK, "o"), (0.0, style.PALE, "^"), (0.2, style.GREY, "s"))
+    for (key, name), (shift, color, mark) in zip(_SKIPS.items(), places, strict=True):
+        dots(left, bars, key, shift, label=name, color=color, marker=mark)
     sent = 1 - value(U, "skipped")
     left.axvline(sent, color="black", linestyle=(0, (1, 1.5)), linewidth=0.9, label="TR, printed")
     name_rows(left, [one["name"].replace(" (", "\n(") for one in bars])

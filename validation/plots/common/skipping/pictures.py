@@ -15,7 +15,8 @@ RATES = {
     "skipped_if_accepted": "P(skipped | accepted)",
     "accepted_if_skipped": "P(accepted | skipped)",
 }
-_DASHED, _DOTTED = {"linestyle": (0, (4, 2))}, {"linestyle": (0, (1, 1.5))}
+_DASHED: dict[str, Any] = {"linestyle": (0, (4, 2))}
+_DOTTED: dict[str, Any] = {"linestyle": (0, (1, 1.5))}
 _LOOKS: tuple[dict[str, Any], ...] = (
     {"color": style.DARK},
     {"color": style.PALE, **_DASHED},
@@ -37,15 +38,13 @@ def _inside(series: dict[str, Any]) -> dict[str, Any]:
 def mark_thresholds(axes: Axes, ours: Sequence[float] | None, paper: str) -> None:
     """Mark our thresholds and the paper's; omit those outside [0, 1]."""
     theirs = [value(paper, name) for name in ("averse", "prone")]
-    for name, places, color, line in (
-        ("ours", ours or [], style.DARK, (0, (4, 2))),
-        (paper, theirs, style.MIDDLE, (0, (1, 1.5))),
-    ):
+    known = {"ours": (ours or [], style.DARK, _DASHED), paper: (theirs, style.MIDDLE, _DOTTED)}
+    for name, (places, color, line) in known.items():
         inside = [place for place in places if 0 <= place <= 1]
         for number, place in enumerate(inside):
             others = "" if len(inside) == len(places) else " (one is outside)"
             label = None if number else f"thresholds, {name}{others}"
-            axes.axvline(place, color=color, linestyle=line, linewidth=0.9, label=label)
+            axes.axvline(place, color=color, linewidth=0.9, label=label, **line)
 
 
 def mark_printed(axes: Axes, paper: str) -> None:

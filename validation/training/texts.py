@@ -84,8 +84,12 @@ def train_tokenizer(documents: list[str], out: Path, vocabulary: int) -> None:
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    first: dict[str, Any] = {"special_tokens": [END_OF_TEXT], "initial_alphabet": pre_tokenizers.ByteLevel.alphabet()}
-    trainer = trainers.BpeTrainer(vocab_size=vocabulary, show_progress=False, **first)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[END_OF_TEXT],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
     tokenizer.train_from_iterator(documents, trainer)
     begin = tokenizer.token_to_id(END_OF_TEXT)
     tokenizer.post_processor = processors.TemplateProcessing(

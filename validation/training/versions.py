@@ -107,8 +107,13 @@ def prepare(base: Any, update: Update) -> Any:
         from peft import LoraConfig, get_peft_model
 
         layers = list(range(last + update.method.endswith("-all")))
-        where: dict[str, Any] = {"target_modules": list(LINEAR), "layers_to_transform": layers}
-        settings = LoraConfig(r=update.rank, lora_alpha=2 * update.rank, task_type="CAUSAL_LM", **where)
+        settings = LoraConfig(
+            r=update.rank,
+            lora_alpha=2 * update.rank,
+            target_modules=list(LINEAR),
+            layers_to_transform=layers,
+            task_type="CAUSAL_LM",
+        )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning)  # peft calls what transformers will rename
             return get_peft_model(base, settings)

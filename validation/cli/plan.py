@@ -167,11 +167,7 @@ def plan(
     also = [f"; {name} {given[name[2:].replace('-', '_')]}" for name in ALSO if name not in left_out]
     said_setting += f"{''.join(also)}; {limits_said(given, result.asked, result.row_of(result.asked.best))}"
     evidence = about["evidence"]
-    models = (
-        [f"Models: {pair}; {evidence['trace']}, {_texts(evidence)}, {evidence['rows']}"]
-        if (pair := evidence.get("pair"))
-        else []
-    )
+    models = [f"Models: {pair}; {_texts_said(evidence)}"] if (pair := evidence.get("pair")) else []
     if all_columns:
         show_all(console, result, link, basis_said(evidence, planner.split, result.asked.best.option))
         say(console, f"At: {said_setting}", *models)
@@ -194,7 +190,7 @@ def plan(
         print_json(plain)
 
 
-def _texts(evidence: dict[str, Any]) -> str:
+def _texts_said(evidence: dict[str, Any]) -> str:
     each = f"{counted(evidence['texts'], 'text')} of {evidence['positions'] / evidence['texts']:.0f} tokens"
     return f"{evidence['trace']}, {each}, {evidence['rows']}"
 

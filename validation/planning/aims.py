@@ -254,7 +254,7 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
         decides=measured(aim.number(listed))
         if aim.shared is None
         else measured_number(aim.shared.estimate(option, split), MEASURED, n),
-        gain=measured_speed(setting.seconds(base, median), setting.seconds(counts, median), n),
+        gain=measured_speed(setting.mean_seconds(base), setting.mean_seconds(counts), n),
         text_risk=loss,
         token_risk=token,
         round_s=measured(round_s),

@@ -239,7 +239,7 @@ function rowOf(option, aim) {
     draft_length: [option.draft_length, "m"], median: [1 / seconds(c, s, s.median), "m"],
     slow: [1 / seconds(c, s, s.slow), "m"], mean: [meanSpeed(c, s), "m"], server: [1e3 * load(c, s), "m"],
     users: [usersOf(c, aim), "m"],
-    gain: [seconds(base.test, s, s.median) / seconds(c, s, s.median), "m"],
+    gain: [meanSpeed(c, s) / meanSpeed(base.test, s), "m"],
     risk: [option.lossless ? 0 : option.loss[s.kind], risk] } };
 }
 

@@ -218,7 +218,9 @@ def show_users(console: Console, shared: dict[str, Any]) -> None:
 
 def draw(result: Result, setting: str, path: Path) -> None:
     """Draw each policy's speed with its interval: the answer dark, and hatched what breaks a limit."""
-    from validation.plots.common.style import COLUMN, DARK, LIGHT, canvas, headed, house_style, save
+    from textwrap import fill
+
+    from validation.plots.common.style import COLUMN, DARK, LIGHT, SMALLEST, canvas, headed, house_style, save
 
     asked, best, objective = result.asked, result.row_of(result.asked.best), result.asked.setting.objective
     alone = asked.name == ONE_USER and objective == "throughput"
@@ -227,10 +229,10 @@ def draw(result: Result, setting: str, path: Path) -> None:
         "tokens/s of one user, in the mean over time" if alone else DECIDES.get(objective, f"tokens/s of {asked.name}")
     )
     use, number = (line.partition(end)[0] for line, end in zip(result.answer, (";", f"; {asked.name}"), strict=False))
-    title = f"{use.partition(' (vLLM')[0]}. {number}. {setting}."
+    title = f"{use.partition(' (vLLM')[0]}. {number}."
     with house_style():
         rows = ordered(result)
-        figure, (axes,) = canvas((1.6 * COLUMN[0], 0.6 + 0.22 * len(rows)))
+        figure, (axes,) = canvas((1.6 * COLUMN[0], 1.0 + 0.22 * len(rows)))
         for place, row in enumerate(rows):
             speed = row.tokens_per_s_mean if alone else row.decides * (1e3 if objective == "capacity" else 1.0)
             colour = "white" if row.breaks else DARK if row is best else LIGHT
@@ -246,4 +248,5 @@ def draw(result: Result, setting: str, path: Path) -> None:
         hatched = "; hatched: breaks a limit" if any(row.breaks for row in rows) else ""
         axes.set_xlabel(f"predicted {what}{chr(10) + 'black: 95% interval' if known else ''}{hatched}")
         axes.margins(x=0.12)
+        figure.supxlabel(fill(setting, 100), x=0.01, ha="left", fontsize=SMALLEST, color="0.35")
         save(headed(figure, title), path)

@@ -47,9 +47,10 @@ def verdict_screen(console: Console, results: Results) -> None:
     rows = []
     for (module, kind), tallies in modules.items():
         counts = [sum(tally.outcome == outcome for tally in tallies) for outcome in shown.values()]
-        counts += [sum(t.vacuous > 0 for t in tallies), sum(t.out_of_scope > 0 for t in tallies)]
+        true = [tally for tally in tallies if tally.outcome not in FALSE.values()]
+        counts += [sum(t.vacuous > 0 for t in true), sum(t.out_of_scope > 0 for t in true)]
         rows.append([module, kind, *(count or "·" for count in counts)])
-    title = "Claims by outcome, and how many were vacuous or out of scope somewhere"
+    title = "Claims by outcome, and how many true ones were vacuous or out of scope somewhere"
     heads = ("module", "data", *shown, "vacuous", "out of\nscope")
     print_table(console, title, heads, rows, left=heads)
     for label, outcome in (("Fail", "violated"), ("Undecided", "inconclusive")):

@@ -88,7 +88,7 @@ _ALL: tuple[Exhibit, ...] = (
     ),
     _traced("cu-hlm 9b", truncation.measure_payload, truncation.paint_payload, "truncation"),
     _decoded("cu-hlm 9b-texts", "design", decoded.measure_sizes, decoded_pictures.paint_sizes),
-    _decoded("cu-hlm 10a", "hlm", partial(decoded.measure_speeds, rician=False), decoded_pictures.paint_speeds),
+    _decoded("cu-hlm 10a", "hlm", partial(decoded.measure_speeds, rician=False), decoded_pictures.paint_gains),
     _decoded("cu-hlm 10b", "hlm", partial(decoded.measure_speeds, rician=True), decoded_pictures.paint_speeds),
     _decoded("cu-hlm I", "hlm", partial(decoded_tables.measure_accuracy, paper=CU)),
     _decoded("cu-hlm II", "hlm", decoded_tables.measure_breakdown),

@@ -25,6 +25,7 @@ def _look(name: str) -> dict[str, Any]:
             break
     else:
         found = {"linestyle": "-"} | info_of(_AS_PRINTED if bare == PRINTED else bare).style.options()
+        found |= {"color": "black"} if bare == PRINTED else {}
     return found | ({"linestyle": _DASHED, "markerfacecolor": "white"} if bare != name else {})
 
 

@@ -15,6 +15,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "paper": {"color": MIDDLE, "marker": "o", "markerfacecolor": "white", "linestyle": (0, (4, 2))},
     "proposed": {"color": MIDDLE, "marker": "o"},
     "free": {"color": DARK, "marker": "s"},
+    "compared": {"color": "black", "marker": "d", "markerfacecolor": "white", "linestyle": (0, (1, 1.5))},
     "sequential": {"color": GREY, "marker": "v"},
     "none": {"color": GREY, "marker": "^", "linestyle": (0, (4, 2))},
     "fixed-length": {"color": GREY, "marker": "x", "linestyle": (0, (1, 1.5))},
@@ -23,8 +24,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     "max": {"color": GREY, "marker": "v"},
     "heuristic": {"color": "0.65", "marker": "P"},
 }
-OURS = ("paper", "proposed", "free")
-"""Schemes of the first panel; the baselines are in the second."""
+OURS = ("paper", "proposed", "free", "compared")
+"""Schemes of the first panel, with the baseline of the printed saving; the other baselines are in the second."""
 
 
 def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool], **look: Any) -> None:
@@ -52,7 +53,7 @@ def paint_schemes(numbers: Numbers, *, plans: bool) -> Canvas:
     for scheme, one in curves.items():
         if scheme != "paper":
             draw_band(ours if scheme in OURS else baselines, one, **LOOKS[scheme])
-        elif plans:
+        else:
             _draw_over_memory(ours, one, broken, **LOOKS[scheme])
     if plans:
         draw_band(baselines, curves["proposed"], **LOOKS["proposed"])
@@ -90,6 +91,10 @@ _IN_WAVES = {NAMES["proposed"]: "Algorithm 1, in waves that fit", NAMES["free"]:
 _IN_WAVES |= {NAMES["paper"]: (_MENDED := "Algorithm 1, (24b), misprints mended")}
 
 
+_SHARED = {"equal": "equal shares, (24b)", "best": "best shares, (24b)"}
+_SHARED |= {"waves": "best shares, in waves that fit", "free": "best shares, ours, in waves that fit"}
+
+
 def paint_shares(numbers: Numbers) -> Canvas:
     looks = LOOKS | {"equal": LOOKS["max"], "best": LOOKS["paper"], "waves": LOOKS["proposed"]}
     users = sorted({one["users"] for one in numbers["series"] if "users" in one})
@@ -111,7 +116,7 @@ def _distinct(numbers: Numbers, count: int) -> list[dict[str, Any]]:
     """Return the curves of a number of tasks with short names; those that coincide are the last of them."""
     found: dict[tuple[float, ...], dict[str, Any]] = {}
     for one in (one for one in numbers["series"] if one.get("users") == count):
-        name = "best shares, by all plans" if tuple(one["mean"]) in found else one["name"].partition(": ")[2]
+        name = "best shares, by all plans" if tuple(one["mean"]) in found else _SHARED[one["scheme"]]
         found[tuple(one["mean"])] = one | {"name": name}
     return list(found.values())
 

@@ -141,7 +141,10 @@ def simulate_sweep(
             statistics |= {"printed_percent": saving, "ours_percent": spread(_saved(here, baseline))}
             mark = plain(here[baseline].mean() * (1 - saving / 100), 5)
             name = f"printed: {saving}% below {NAMES[baseline]}, (24b)"
-            marks = [{"name": name, "x": [at if at in x else x[-1]], "mean": [mark], "scheme": "printed"}]
+            marks = [
+                _series(f"{NAMES[baseline]}, (24b)", x, [one[baseline] for one in printed], scheme="compared"),
+                {"name": name, "x": [at if at in x else x[-1]], "mean": [mark], "scheme": "printed"},
+            ]
     drawn = {"paper": [one["proposed"] for one in printed]}
     drawn |= {name: [one[name] for one in totals] for name in shown if name != "paper"}
     return {

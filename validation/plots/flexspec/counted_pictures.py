@@ -10,7 +10,7 @@ from validation.decoding.intervals import ratio
 from validation.estimates import Estimate
 from validation.plots.common.printed import DEVICES, LATENCIES, METHODS, NETWORKS, value
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import AMBER, DARK, LIGHT, MIDDLE, PRINTED, Canvas, axis, canvas, name_axes
+from validation.plots.common.style import AMBER, DARK, LIGHT, MIDDLE, PRINTED, SMALLEST, Canvas, axis, canvas, name_axes
 from validation.plots.flexspec import counted as c
 from validation.plots.flexspec.counted import Case, Texts
 from validation.plots.flexspec.counted_tables import basis
@@ -128,6 +128,10 @@ def paint_sweep(numbers: Numbers) -> Canvas:
         if one["printed"]:
             lengths = [int(length) for length in one["printed"]]
             axes.plot(lengths, list(one["printed"].values()), **PRINTED)
+        if one["name"] == "WiFi":
+            rule = value("flexspec", "ms_WiFi_flexspec")
+            axes.axhline(rule, color=MIDDLE, linestyle=(0, (1, 1.5)))
+            axes.text(8.4, rule, "FlexSpec's rule, printed", fontsize=SMALLEST, ha="right", va="bottom")
         name_axes(axes, names)
         axes.set(title=one["name"], xlim=(0.5, 8.5), xticks=[1, 3, 5, 7])
         axes.set_ylim(0, 1.1 * max(one["cloud"], *one["printed"].values(), 0.0))

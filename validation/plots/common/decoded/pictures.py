@@ -105,8 +105,9 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
     mark_printed(panels[0], paper)
     for axes in panels:
         known = [line for line in axes.get_lines() if str(line.get_label()).startswith(("thresholds", "printed"))]
-        axes.legend(handles=known, **_ABOVE)
         label_ends(axes, _ENDS)
+        if axes is panels[0]:  # the other panel has the thresholds alone
+            figure.legend(handles=known, loc="outside upper center", ncols=4, fontsize=style.SMALLEST)
     return figure
 
 
@@ -117,8 +118,9 @@ def paint_sizes(numbers: Numbers) -> Canvas:
             numbers["statistics"]["offline_k"], color=style.GREY, linewidth=0.9, label="k* of this pair"
         )
         printed = axes.axvline(value(CU, "offline_k"), color="black", linestyle=(0, (1, 1.5)), label="k* printed")
-        axes.legend(handles=[offline, printed], **_ABOVE)
         label_ends(axes, _ENDS)
+        if axes is panels[0]:
+            figure.legend(handles=[offline, printed], loc="outside upper center", ncols=2, fontsize=style.SMALLEST)
     return figure
 
 
@@ -166,7 +168,12 @@ _ALONE = ("small only", "large only")
 """Methods without a link: their speed is a level, the same at every SNR."""
 
 
-def paint_speeds(numbers: Numbers) -> Canvas:
+def paint_gains(numbers: Numbers) -> Canvas:
+    """Paint the speeds over a Rayleigh link, where cu-hlm prints gains."""
+    return paint_speeds(numbers, ("offline_gain", "online_gain"))
+
+
+def paint_speeds(numbers: Numbers, gains: Sequence[str] = ()) -> Canvas:
     names = _drawn(numbers, SHOWN)
     figure, panels = style.canvas((style.PAGE[0], 3.2), panels=len(SPEED_PANELS))
     for axes, word, both in zip(panels, SPEED_PANELS, numbers["axes"], strict=False):
@@ -179,16 +186,16 @@ def paint_speeds(numbers: Numbers) -> Canvas:
         axes.set_title(_WORDS[word])
         axes.set_xlim(min(curves[0]["x"], default=0), max(curves[0]["x"], default=1)) if curves else None
     _hold(panels, numbers, SPEED_PANELS)
-    if numbers["statistics"]["gains_at_snr_db"] == SNR_OF_GAINS:
-        for axes, word in zip(panels, SPEED_PANELS, strict=True):
-            _mark_gains(axes, numbers, word, SNR_OF_GAINS, ("offline_gain", "online_gain"), CU)
+    for axes, word in zip(panels, SPEED_PANELS, strict=True):
+        if gains and numbers["statistics"]["gains_at_snr_db"] == SNR_OF_GAINS:
+            _mark_gains(axes, numbers, word, SNR_OF_GAINS, gains, CU)
     for axes in panels:
         label_ends(axes, names, order=list(names))
     return figure
 
 
 SNR_OF_GAINS = -20
-"""Where cu-hlm prints gains, in dB, and with Rayleigh fading alone."""
+"""Where cu-hlm prints gains, in dB."""
 
 
 def _mark_gains(axes: Axes, numbers: Numbers, word: str, snr_db: float, gains: Sequence[str], paper: str) -> None:
@@ -199,7 +206,8 @@ def _mark_gains(axes: Axes, numbers: Numbers, word: str, snr_db: float, gains: S
         speeds = [value(paper, gain) * (one["mean"][at] or np.nan) for gain in gains]
         (marks,) = axes.plot([one["x"][at]] * len(speeds), speeds, clip_on=False, label="_", **style.PRINTED)
         axes.set_ylim(top=max([axes.get_ylim()[1], *(1.6 * speed for speed in speeds if speed > 0)]))
-        axes.legend([marks], ["HLM × printed gain"], loc="lower right")
+        times = " and ".join(f"{value(paper, gain):,.4g}" for gain in gains)
+        axes.legend([marks], [f"printed: HLM × {times}"], loc="lower right")
 
 
 def paint_methods(numbers: Numbers) -> Canvas:

@@ -107,7 +107,7 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
         known = [line for line in axes.get_lines() if str(line.get_label()).startswith(("thresholds", "printed"))]
         label_ends(axes, _ENDS)
         if axes is panels[0]:  # the other panel has the thresholds alone
-            figure.legend(handles=known, loc="outside upper center", ncols=4, fontsize=style.SMALLEST)
+            figure.legend(handles=known, loc="outside lower center", ncols=4, fontsize=style.SMALLEST)
     return figure
 
 
@@ -120,7 +120,7 @@ def paint_sizes(numbers: Numbers) -> Canvas:
         printed = axes.axvline(value(CU, "offline_k"), color="black", linestyle=(0, (1, 1.5)), label="k* printed")
         label_ends(axes, _ENDS)
         if axes is panels[0]:
-            figure.legend(handles=[offline, printed], loc="outside upper center", ncols=2, fontsize=style.SMALLEST)
+            figure.legend(handles=[offline, printed], loc="outside lower center", ncols=2, fontsize=style.SMALLEST)
     return figure
 
 

@@ -151,7 +151,7 @@ def serving_memory(model, input_tokens, output_tokens, batch_size):
 
 @theorem("serving.memory_peak", Source("zhu2025edgesd", "(9), (10), (13)"), CORRECTED, tight=PEAK)
 def memory_peak():
-    """the fullest cache of a batch, over all patterns of acceptance = 4 J h₁ (I + O + l − 2) b.
+    """Γ_p + the fullest cache of a batch, over all patterns of acceptance = Γ_p + 4 J h₁ (I + O + l − 2) b.
 
     Before pass i of a step the cache holds all tokens but the last, and i - 1 drafts, (13); each pass adds one: I +
     g + l - 1 after l passes, g the tokens made before the step. A further step is needed while g ≤ O - 1, and steps
@@ -182,7 +182,7 @@ def memory_together():
     false=PEAK,
 )
 def memory_peak_printed():
-    """the fullest cache of a batch ≤ 4 J h₁ (I + O) b, also with l drafts at every step.
+    """Γ_p + the fullest cache of a batch ≤ Γ_p + 4 J h₁ (I + O) b, also with l drafts at every step.
 
     False: I = O = 1 and l = 10 caches 10 tokens in the first step. The text above (10) says that answer and
     drafts together do not exceed O_m tokens, with which (10) holds; (19) charges l passes at every step.
@@ -222,7 +222,7 @@ def cost(model, new_tokens, cached_tokens):
     tight={**UNEVEN, "input_tokens": [1], "output_tokens": [1], "labels": [0]},
 )
 def batching_lower_bound():
-    """a lower bound on min over partitions of Σ_n max(Σ d + min v, min d + Σ v) ≤ the latency of any partition.
+    """Σ over pieces of max_w min over runs of Σ_n w_n (Σ d + min v) + (1 − w_n)(min d + Σ v) ≤ any latency.
 
     At least one verification comes after all drafts, and at least one draft before all verifications: C_M ≥ Σ d +
     v_last ≥ Σ d + min v, and C_M ≥ d_first + Σ v. A maximum is at least every mean. Cut the steps where tasks leave. If
@@ -495,7 +495,7 @@ def dp_printed_packing():
 
 @theorem(
     "batching.dp_gap",
-    Source("zhu2025edgesd", 'Algorithm 1, line 27: "Optimal batching decisions"; (30)'),
+    Source("zhu2025edgesd", 'Algorithm 1; below (32): "we obtain the minimum inference latency"'),
     PRINTED,
     assuming=(FITS, RUNS),
     false={**LATE_DRAFTS, "labels": [0, 0, 1]},
@@ -503,8 +503,10 @@ def dp_printed_packing():
 def dp_gap():
     """Algorithm 1, repaired, gives the fastest batches of consecutive sorted tasks.
 
-    False: for the three tasks of the counterexample its latency is 144, and 128 is possible. The table keeps one state
-    for each prefix, and another may be better for a later batch (batching.dp). Instead: batching.pareto.
+    False: at the counterexample's one step the batches {1}, {2}, {1, 2} and {3} take (d, v) = (34, 18), (34, 18), (52,
+    36) and (48, 28). The table keeps the earliest end of tasks 1 and 2, 86 apart against 88 together, and so ends at
+    max(68 + 48, 86) + 28 = 144. Together they free the drafts at 52, and all ends at max(52 + 48, 88) + 28 = 128. One
+    state for each prefix is not enough (batching.dp). Instead: batching.pareto.
     """
     return le(planned("dp"), against(run_sides.as_given))
 

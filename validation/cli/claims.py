@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 from hlmtheory import all_claims
 from hlmtheory._notation import symbols, table
@@ -82,6 +83,14 @@ def _part(claim: Claim) -> int:
     return {PRINTED: 0, MISPRINT: 0, CORRECTED: 1}.get(claim.origin, 2)
 
 
+def _shown_false(claim: Claim) -> str:
+    """Say the two sides of a false claim's counterexample, if they are numbers."""
+    verdict = None if claim.refuted is None else claim.check(claim.refuted)
+    if verdict is None or np.size(verdict.lhs) != 1:
+        return ""
+    return f" (false: {float(verdict.lhs):.4g} against {float(verdict.rhs):.4g})"
+
+
 def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -> None:
     """Print claims in the order of :func:`find_claims`, under a line for each paper."""
     kinds = {one.id: one.origin.value if one.standing == "true" else one.standing for one in listed}
@@ -91,7 +100,7 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
     said = f"{counted(len(listed), 'claim')}. `python3 hlm claims ID` shows one with its symbols and proof."
     say(console, as_typed(said))
     rest = "All others but yours" if own else "All others"
-    say(console, f"Refuted, misprint, false reading: false as stated. {rest} are proved under their assumptions.")
+    say(console, f"Refuted, misprint, false reading: false as stated. {rest} are proved; †: under assumptions.")
     for kind, meaning in (KINDS | OWN).items():
         if counts[kind]:
             say(console, f"{counts[kind]:5} {kind:13}  {meaning}")
@@ -105,7 +114,7 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
                 say(console, f"  {title}:", style="bold")
             for claim in part:
                 place = f"  {claim.id:{wide}}  {kinds[claim.id]:13}  {claim.source.place}"
-                say(console, place, f"      {claim.statement}")
+                say(console, place, f"      {claim.statement}{_shown_false(claim)}{' †' if claim.assumptions else ''}")
     if 0 < len(known := [one for one in listed if one.id not in own]) < 100:  # all claims have too many symbols
         say(console, "\nSymbols", *_symbols_of(known))
     certified = certificate()

@@ -252,6 +252,8 @@ def test_the_plan_is_written_as_a_policy(plan, folder, words):
     assert policy.alone == ("--alone" in words)
     assert policy.rule.skips == (row["threshold"]["value"] is not None)
     assert policy.guarantees[0].basis == ("calibrated" if policy.rule.skips else "proved")
+    speeds = [one["tokens_per_s_median"]["value"] for one in (row, found["rows"][0])]  # first the strongest rival
+    assert policy.guarantees[-1].value == pytest.approx(speeds[0] / speeds[1], rel=1e-9)
 
 
 def test_a_policy_that_loses_is_written_by_name_alone(plan, folder):
@@ -271,7 +273,13 @@ def test_a_policy_that_loses_is_written_by_name_alone(plan, folder):
 
 def test_a_shared_seed_is_planned_and_left_out(plan, folder):
     slow = ("--rate", "20k", "--json", "--policy", "policy.json")
-    planned(plan(*slow, "--row", "shared seed, streamed"))
+    found = planned(plan(*slow, "--row", "shared seed, streamed"))
+    row, bits = row_of(found, "shared seed, streamed"), found["streamed"]["message_bits"]
+    seconds = 1 / row["tokens_per_s_median"]["value"]  # in which it always drafts, and sends each draft by itself
+    up, exchanges = bits * seconds / 0.012, row["counts"]["exchanges"]
+    assert row["joules_per_token"]["value"] == pytest.approx(5 * seconds + up / 20e3)
+    assert row["kilobytes_per_token"]["value"] == pytest.approx((up + row["counts"]["down_bits"]) / 8e3)
+    assert row["round_s"]["value"] == pytest.approx(seconds / exchanges)
     policy = read_policy(folder / "policy.json")
     assert (type(policy.messages).__name__, policy.rule.draft_length, policy.bonus) == ("StreamedTokens", 1, False)
     slow = (*slow, "--row", "ours", "--latency", "p95=1000ms")

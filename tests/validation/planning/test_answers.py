@@ -92,10 +92,17 @@ def test_the_interval_of_a_mean_over_time_is_that_of_resampled_texts(planner):
     link = fading_link(1e6, Rayleigh(10.0), 10.0, 0.02, None, "fading")
     planner.setting = setting = replace(SLOW_DOWN, link=link)
     aim = aims_of(planner, setting)[0]
+    rival = described(planner, aim, aim.rival).tokens_per_s_mean.value
     for listed in aim.rows:
-        found = described(planner, aim, listed).tokens_per_s_mean
+        row = described(planner, aim, listed)
+        found = row.tokens_per_s_mean
         counts = planner.split.sums(listed.option.counts, planner.split.test)
+        parts = setting.mean_seconds(counts)  # a little more of a text changes the mean speed as it changes the ratio
+        less, more = (np.mean(setting.speeds(counts.sum(axis=0) + e * counts), axis=-1) for e in (-1e-4, 1e-4))
+        slopes = counts[:, 0] / counts[:, 0].sum() - parts / parts.sum()
+        np.testing.assert_allclose((more - less) / 2e-4 / found.value, slopes, atol=1e-9)
         drawn = counts_of(draw_texts(len(counts), DEFAULT_RESAMPLES, DEFAULT_SEED), len(counts)) @ counts
         ends = np.quantile(np.mean(setting.speeds(drawn), axis=-1), [0.025, 0.975])
         assert found.value == pytest.approx(np.mean(setting.speeds(counts.sum(axis=0))), rel=1e-9)
         assert (found.low, found.high) == pytest.approx(tuple(ends), rel=2e-3), listed.name
+        assert row.gain.value == pytest.approx(found.value / rival, rel=1e-9)

@@ -1,5 +1,6 @@
 """The bounds of a plan: above every plan, and above the rounds of messages that no planner knows."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,10 @@ from tests.validation.planning.test_rounds import WIRE
 from tests.validation.stored_traces import stored
 from validation.decoding.methods.rows import OURS, SERVER
 from validation.planning.measure import planner_of_trace
+from validation.planning.plan import Planner
 from validation.planning.profile import SEEDED
+from validation.planning.request import Request
+from validation.planning.result import make
 from validation.planning.rounds import COUNTS, expected_counts
 from validation.planning.setting import Setting, constant_link
 
@@ -45,6 +49,14 @@ def test_every_lossless_plan_is_below_the_bound_and_this_below_that_of_all_messa
         gains.append(every / found.max())
     assert won == {True, False}  # the shared seed is the fastest plan in some settings, and not in others
     assert max(gains) > 1.02
+
+
+def test_where_bits_take_no_time_no_shorter_message_gains(made):
+    setting = replace(SETTING, link=constant_link(1e15, 0.02))
+    found = make(Planner(made.options, setting, made.split, made.line, made.model), Request())
+    (said,) = re.findall(r"at most ([\d.]+) times", " ".join(found.bounds))
+    assert 0 < float(said) - 0.995 < 0.03
+    assert found.message_gain.value == pytest.approx(found.gap.value, abs=1e-6)
 
 
 @pytest.mark.parametrize("level", [0.1, 0.3])

@@ -16,9 +16,11 @@ from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
 from validation.planning.message_length import message_bits
 from validation.planning.positions import LATTICES, THRESHOLDS, positions_of, race_matches
+from validation.planning.option import fitted_line
 from validation.planning.profile import ADAPTIVE, CODECS, SEEDED, profile_of
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link
+from validation.planning.truncated import messages
 from validation.trace.reader import TraceChunk, probabilities
 
 
@@ -178,6 +180,14 @@ def test_a_round_whose_first_draft_exceeds_its_bits_has_one_draft(trace, monkeyp
     np.testing.assert_array_equal(found.budgeted[:, 0], found.quantised[0, list(ADAPTIVE)])
 
 
+def test_a_long_trace_is_profiled_at_evenly_spaced_texts(trace, profile, monkeypatch):
+    monkeypatch.setattr("validation.planning.profile.MOST_TEXTS", 15)
+    found = profile_of(trace)
+    chosen = found.prompts.astype(int)
+    assert chosen.tolist() == list(range(0, profile.texts, 3))
+    np.testing.assert_array_equal(found.planned, profile.planned[:, :, :, chosen])
+
+
 def test_a_profile_goes_on_where_it_was_stopped_is_kept_and_recognised(tmp_path, tmp_path_factory, monkeypatch):
     monkeypatch.setattr("tests.validation.stored_traces.TEXTS", 6)
     trace, another = (stored(tmp_path_factory.mktemp("few") / "trace", seed=seed) for seed in (1, 2))
@@ -204,5 +214,9 @@ def test_a_profile_goes_on_where_it_was_stopped_is_kept_and_recognised(tmp_path,
     profile_of(trace, file, lambda *what: calls.append(what))
     assert calls[-1][:2] == (trace.positions, trace.positions)
     calls.clear()
-    profile_of(another, file, lambda *what: calls.append(what))
+    other = profile_of(another, file, lambda *what: calls.append(what))
     assert calls  # another trace
+    for one, of, bias in ((trace, profile, 0.05), (another, other, 0.05), (another, other, 0.1)):
+        line = fitted_line(of, np.arange(of.texts))
+        kept, anew = (messages(one, of, line, bias, place) for place in (tmp_path / "messages.json", None))
+        assert str(kept) == str(anew)

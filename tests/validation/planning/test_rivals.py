@@ -27,6 +27,16 @@ def under(made: Planner, **changed) -> Planner:
     return Planner(made.options, replace(SETTING, **changed), made.split, made.line, made.model)
 
 
+def test_a_plan_that_loses_nothing_has_the_papers_own_threshold(made, profile):
+    """There their line of β over u reaches the share of drafts that may be rejected; rounded down to a level."""
+    known = np.isin(profile.owner, made.split.train)
+    u, beta = profile.uncertainty[known], profile.rejection[known]
+    slope, start = np.polyfit(u, beta, 1)
+    own = np.floor(20 * np.clip((np.mean(beta > 0) - start) / slope, 0.05, 1.0)) / 20
+    for family in (U_HLM, CU_HLM):
+        np.testing.assert_allclose([one.threshold for one in made.candidates(family, SETTING)], own)
+
+
 @pytest.mark.parametrize("budget", [0.0, 3.5, 8.0, 100.0])
 def test_a_round_ends_with_the_draft_that_exceeds_its_bits(budget):
     bits, accepted = np.array([3.0, 1.0, 4.0, 1.0, 5.0]), np.array([0.5, 0.25, 1.0, 0.75, 0.5])

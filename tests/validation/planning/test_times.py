@@ -86,6 +86,7 @@ def test_a_table_of_passes(tmp_path: Path, engine: str, again: float) -> None:
     tokens = 1 + sum(sum([58, 48, 23, 22, 40][j:]) for j in range(1, length + 1)) / 191
     seconds = length * 0.003 + again * (length + 2) + {1: 0.104, 2: 0.151, 3: 0.186, 4: 0.221}[length]
     assert own["tokens_per_s_median"]["value"] == pytest.approx(tokens / seconds, rel=1e-4)
+    assert any("longest recorded" in note for note in found["notes"]) is (length == 4)
     assert any("reads the verified tokens again" in note for note in found["notes"]) is bool(engine)
     file.write_text("batch,width,ms\n1,1,-3\n")
     one_sentence(run("plan", "--acceptance", tmp_path / "counts.json", "--times", file), "line 2: ms is")

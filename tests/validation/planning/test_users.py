@@ -1,16 +1,28 @@
-"""Several users: what a file of them may not say, and the interval of their speed."""
+"""Several users: what a file of them may not say, their speeds and plan against closed forms, and intervals."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from validation.decoding.methods.rows import COLOCATED, FLEXSPEC, SERVER, U_HLM
+from validation.decoding.methods.rows import COLOCATED, FLEXSPEC, OURS, SERVER, U_HLM
 from validation.errors import UserError
 from validation.planning.measure import planner_of_trace
 from validation.planning.setting import PlanLink, Setting, constant_link
 from validation.planning.shared import Shared, User
-from validation.planning.users import read_users
+from validation.planning.users import equal_users, plan_band, read_users
+
+SETTING = Setting(constant_link(1e8, 0.3, 1e9), 0.012, 0.03)
+
+
+@pytest.fixture(scope="module")
+def planner(trace):
+    return planner_of_trace(trace.path, SETTING, shared_seed=False)[0]
+
+
+def option_of(planner, name: str):
+    return next(each for each in planner.options if f"{each.family}, {each.label}" == name)
 
 
 @pytest.mark.parametrize(
@@ -24,18 +36,58 @@ def test_what_no_user_has_is_refused(tmp_path: Path, line: str, said: str) -> No
 
 
 @pytest.mark.parametrize(("server_batch", "down_bps"), [(2, 1e7), (5, 2e4)])
-def test_the_interval_of_users_is_that_of_prompts_drawn_again(trace, server_batch: int, down_bps: float) -> None:
+def test_the_interval_of_users_is_that_of_prompts_drawn_again(planner, server_batch: int, down_bps: float) -> None:
     link = constant_link(4e4, 0.02, down_bps)
     setting = Setting(link, 0.012, 0.03, 1e-3, server_draft_s=0.005, server_batch=server_batch)
-    planner = planner_of_trace(trace.path, setting, shared_seed=False)[0]
     shared = Shared([User(str(n), 2e5, 0.02, 0.012) for n in range(5)], setting, False, [np.full(5, 0.2)])
     test, rng = planner.split.test, np.random.default_rng(3)
     assert len(np.unique(planner.split.prompt[test])) == len(test)  # a prompt has one text
     draws = rng.choice(test, (60, len(test)))
     for name in (f"{COLOCATED}, K = 2", f"{FLEXSPEC}, K = 2", f"{U_HLM}, u ≤ 0.65", f"{SERVER}, one exchange a token"):
-        option = next(each for each in planner.options if f"{each.family}, {each.label}" == name)
+        option = option_of(planner, name)
         estimate = shared.estimate(option, planner.split)
         again = np.array([shared.value(option, texts) for texts in draws])
         assert estimate.value == pytest.approx(shared.value(option, test), rel=1e-9)
         spread = np.diff(np.quantile(again, [0.025, 0.975]))[0]
         assert estimate.high - estimate.low == pytest.approx(spread, rel=0.35, abs=1e-6 * estimate.value), name
+
+
+@pytest.mark.parametrize("name", [f"{FLEXSPEC}, K = 2", f"{SERVER}, one exchange a token"])
+def test_users_for_whom_a_server_has_time_take_turns(planner, name: str) -> None:
+    """Their rounds are equal and fill about 4/5 of its time; a sum of speeds counts weights, a mean divides by them."""
+    option = option_of(planner, name)
+    users = [User(str(n), 9e8, 0.3, 0.012, n + 1.0) for n in range(9)]
+    total = option.counts[planner.split.test].sum(axis=0)
+    speed = total[0] / float(SETTING.seconds(total, 1e8))
+    for fair, weight in ((False, 45), (True, 1)):
+        shared = Shared(users, SETTING, fair, [np.full(9, 1 / 9)])
+        assert shared.value(option, planner.split.test) == pytest.approx(weight * speed, rel=0.01)
+
+
+@pytest.mark.parametrize("fair", [False, True])
+def test_a_server_waits_for_company_only_where_users_gain_by_their_weights(planner, monkeypatch, fair: bool) -> None:
+    """Here quick users gain if they wait for each other, and the slow one, whose weight is large, loses."""
+    users = [User(name, 1e8, 0.1, *more) for name, *more in (("slow", 0.5, 1.0), ("a", 0.01, 0.01), ("b", 0.01, 0.01))]
+    shared = Shared(users, replace(SETTING, verify_s=0.3, server_batch=3), fair, [np.full(3, 1 / 3)])
+    option, test = option_of(planner, f"{FLEXSPEC}, K = 1"), planner.split.test
+    value = shared.value(option, test)
+    monkeypatch.setattr("validation.planning.shared.companies", lambda most: [1])
+    assert value > 0.99 * shared.value(option, test)
+
+
+def test_no_one_draft_length_is_better_for_equal_users_than_their_plan(planner, monkeypatch) -> None:
+    """The best length is not that of a full server: a pass for all takes 2 to 3 times as long as a pass for one."""
+    setting = Setting(constant_link(1e8, 0.02, 1e9), 0.012, 0.2, 0.01, server_batch=8)
+    monkeypatch.setattr(planner, "setting", setting)
+    shared, plan = plan_band(planner, equal_users(8, setting), 8)
+    (codec,) = {user["codec"] for user in plan["users"]}
+    same = [one for one in planner.options if one.family == OURS and one.lossless and one.label.startswith(codec)]
+    assert len(same) == 8
+    assert plan["total_tokens_per_s"] > 0.98 * max(shared.value(one, planner.split.train) for one in same)
+
+
+def test_a_user_with_more_weight_has_more_of_the_band(planner, monkeypatch) -> None:
+    monkeypatch.setattr(planner, "setting", replace(SETTING, link=constant_link(1e5, 0.02), objective="fair"))
+    users = [User(str(weight), 1e5, 0.02, 0.012, weight) for weight in (1.0, 4.0)]
+    small, large = (user["share"] for user in plan_band(planner, users)[1]["users"])
+    assert large > 2 * small

@@ -89,21 +89,27 @@ def test_tokens_are_those_of_the_profile_and_the_band_holds_them(drawn):
     assert (found.tokens <= found.high).all()
 
 
+def rates(tables, weights):
+    pooled = np.tensordot(weights, tables.astype(float), 1)
+    return np.divide(*([pooled[d:, d - one :].sum() for d in (1, 2, 3)] for one in (0, 1)))
+
+
+def tokens(tables, weights):
+    return 1 + np.cumsum(np.cumprod(rates(tables, weights)))
+
+
+def jackknife(of, tables, step=1e-5):
+    """The root of the sum of squares of d/d(weight of a request), by differences."""
+    ends = [[of(tables, np.ones(7) + change * e) for e in np.eye(7)] for change in (step, -step)]
+    return np.sqrt(np.sum(np.square(np.subtract(*ends) / (2 * step)), axis=0))
+
+
 def test_the_sandwich_is_the_infinitesimal_jackknife():
-    """dE/d(weight of a request), by differences."""
     tables = np.tril(np.random.default_rng(3).integers(0, 6, (7, 4, 4)))
     found = module.tokens_by_length(tables, error=0.1, method="clustered")
 
-    def tokens(weights):
-        pooled = np.tensordot(weights, tables.astype(float), 1)
-        examined = [pooled[d:, d - 1 :].sum() for d in (1, 2, 3)]
-        accepted = [pooled[d:, d:].sum() for d in (1, 2, 3)]
-        return 1 + np.cumsum(np.cumprod(np.divide(accepted, examined)))
-
-    step = 1e-5
-    influence = [(tokens(np.ones(7) + step * e) - tokens(np.ones(7) - step * e)) / (2 * step) for e in np.eye(7)]
-    half = 1.9431802803927816 * np.sqrt(7 / 6 * np.sum(np.square(influence), axis=0))  # t of 6 degrees
-    np.testing.assert_allclose(found.tokens, tokens(np.ones(7)), rtol=1e-12)
+    half = 1.9431802803927816 * np.sqrt(7 / 6) * jackknife(tokens, tables)  # t of 6 degrees
+    np.testing.assert_allclose(found.tokens, tokens(tables, np.ones(7)), rtol=1e-12)
     np.testing.assert_allclose(found.high - found.tokens, half, rtol=1e-6)
     np.testing.assert_allclose(found.tokens - found.low, half, rtol=1e-6)
 
@@ -130,19 +136,13 @@ def test_the_anytime_interval_is_that_of_its_definition(drawn):
 
 
 def test_the_sandwich_of_each_depth_is_the_infinitesimal_jackknife():
-    """dα/d(weight of a request), by differences; two of the seven requests never examined depth 3."""
+    """Two of the seven requests never examined depth 3."""
     tables = np.tril(np.random.default_rng(4).integers(1, 6, (7, 4, 4)))
     tables[:2, 3, 2:] = 0
     found = module.acceptance_by_depth(tables, error=0.1, method="clustered")
 
-    def rates(weights):
-        pooled = np.tensordot(weights, tables.astype(float), 1)
-        return np.divide(*([pooled[d:, d - one :].sum() for d in (1, 2, 3)] for one in (0, 1)))
-
-    step = 1e-5
-    influence = [(rates(np.ones(7) + step * e) - rates(np.ones(7) - step * e)) / (2 * step) for e in np.eye(7)]
     t, count = np.array([1.9431802803927816, 1.9431802803927816, 2.1318467863266495]), np.array([7, 7, 5])
-    half = t * np.sqrt(count / (count - 1) * np.sum(np.square(influence), axis=0))
+    half = t * np.sqrt(count / (count - 1)) * jackknife(rates, tables)
     np.testing.assert_allclose(found.high, np.minimum(found.acceptances + half, 1), rtol=1e-6)
     np.testing.assert_allclose(found.low, np.maximum(found.acceptances - half, 0), rtol=1e-6)
 

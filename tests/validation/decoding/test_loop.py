@@ -31,61 +31,21 @@ from validation.collection.prompts import Prompt
 from validation.decoding.kv_cache import CachedModel, KeyValueCache
 from validation.decoding.loop import DecodingError, decode
 from validation.decoding.methods.multi_draft import FixedLength, FlexSpec
-from validation.decoding.methods.quantized import CSqs, KSqs
+from validation.decoding.methods.quantized import CSqs
 from validation.decoding.methods.single_draft import CuHlmOffline, DraftOnly, RandHlm, TargetOnly, UHlm
 from validation.decoding.metrics import summarize
-from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP, Noise
+from validation.decoding.random_streams import DRAFT, REPLACE, SKIP, Noise
 from validation.decoding.records import GenerationRecord
 from validation.decoding.sampling import BRANCHES, distributions_of, draw, levels, residual
-from validation.decoding.session import Draft, Message, Proposal, Session, Step
+from validation.decoding.session import Draft, Session
 from validation.decoding.verification import verify
 from validation.errors import UserError
-
-ONE_SMALL = {"resolution": 2, "budget_bits": 12.0}
 
 
 def tables(seed: int, positions: int, draft: Callable[..., Any] = halves, target: Callable[..., Any] = quarters) -> Any:
     rng = np.random.default_rng(seed)
     count = nodes(3, positions)
     return draft(rng, count), target(rng, count)
-
-
-class Declared(FixedLength):
-    """The negative control: drafts from q, but another declared distribution."""
-
-    def propose(self, step: Step) -> Proposal:
-        return Proposal(
-            step.distributions,
-            server_distributions=0.5 * step.distributions + 0.5 * step.distributions.roll(1, dims=-1),
-        )
-
-
-def test_drafts_from_another_row_than_declared_are_found_out():
-    draft, target = tables(3, 2)
-    rows = all_texts(table_pair(draft, target), Declared(2), 2, SAMPLED | {ACCEPT: 4})
-    assert distance(law_of(rows), exact_law(target, 2)) > 0.1
-
-
-class Undeclared(KSqs):
-    """The negative control for quantised rows: drafts from q, declared as q̂; the codec cannot encode this."""
-
-    def propose(self, step: Step) -> Proposal:
-        made = super().propose(step)
-        return Proposal(
-            step.distributions, server_distributions=made.distributions, ends_round=made.ends_round, notes=made.notes
-        )
-
-    def message(self, drafts: list[Draft]) -> Message:
-        return Message(0.0, b"")
-
-
-def test_quantised_drafts_from_another_row_are_found_out():
-    draft, target = tables(5, 2, quarters, halves)
-    cells = {DRAFT: 4, ACCEPT: 4, REPLACE: 2}
-    exact = all_texts(table_pair(draft, target), KSqs(2, **ONE_SMALL), 2, cells)
-    wrong = all_texts(table_pair(draft, target), Undeclared(2, **ONE_SMALL), 2, cells)
-    assert distance(law_of(exact), exact_law(target, 2)) < 1e-12
-    assert distance(law_of(wrong), exact_law(target, 2)) > 0.05
 
 
 def test_flexspec_as_printed_has_the_law_that_the_theory_says():

@@ -316,12 +316,6 @@ def test_the_promise_is_never_left(world, kind, limit):
         assert choice.kept > 150
 
 
-def test_without_the_first_rule_the_promise_is_left(monkeypatch):
-    monkeypatch.setattr(SkipChoice, "_allowed", lambda self: True)
-    _, room = skips_played(SkipChoice("token", 0.2, 0.3), WORLDS["the draft model turns bad"], 1600, 0)
-    assert room < 0
-
-
 def test_a_device_with_its_own_threshold_begins_without_skips(pair):
     choice = SkipChoice("token", 0.1, 0.5)
     lossless = Planned(replace(SKIPPING, rule=wire.threshold_rule(2)))

@@ -15,8 +15,8 @@ from validation.decoding.methods.rows import OURS
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
 from validation.planning.message_length import message_bits
-from validation.planning.positions import LATTICES, THRESHOLDS, positions_of, race_matches
 from validation.planning.option import fitted_line
+from validation.planning.positions import LATTICES, THRESHOLDS, positions_of, race_matches
 from validation.planning.profile import ADAPTIVE, CODECS, SEEDED, profile_of
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link

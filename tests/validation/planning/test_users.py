@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from validation.decoding.methods.rows import COLOCATED, FLEXSPEC, OURS, SERVER, U_HLM
+from validation.decoding.methods.rows import COLOCATED, FLEXSPEC, OURS, SERVER, STREAM, U_HLM
 from validation.errors import UserError
 from validation.planning.measure import planner_of_trace
+from validation.planning.rounds import COUNTS
 from validation.planning.setting import PlanLink, Setting, constant_link
 from validation.planning.shared import Shared, User
 from validation.planning.users import equal_users, plan_band, read_users
@@ -52,15 +53,24 @@ def test_the_interval_of_users_is_that_of_prompts_drawn_again(planner, server_ba
         assert estimate.high - estimate.low == pytest.approx(spread, rel=0.35, abs=1e-6 * estimate.value), name
 
 
-@pytest.mark.parametrize("name", [f"{FLEXSPEC}, K = 2", f"{SERVER}, one exchange a token"])
-def test_users_for_whom_a_server_has_time_take_turns(planner, name: str) -> None:
-    """Their rounds are equal and fill about 4/5 of its time; a sum of speeds counts weights, a mean divides by them."""
-    option = option_of(planner, name)
+@pytest.mark.parametrize(
+    ("name", "batch"),
+    [
+        ("FlexSpec, K = 2", 1),
+        ("server alone, one exchange a token", 1),
+        (f"{COLOCATED}, K = 2", 3),
+        (f"{STREAM}, no round trips", 3),
+    ],
+)
+def test_equal_users_take_turns_alone_or_in_full_passes(planner, name: str, batch: int) -> None:
+    """Either the server has time for all, 1/5 of it is left, or it is always busy; a sum counts each user's weight."""
+    option, setting = option_of(planner, name), replace(SETTING, server_batch=batch, server_draft_s=0.005)
     users = [User(str(n), 9e8, 0.3, 0.012, n + 1.0) for n in range(9)]
     total = option.counts[planner.split.test].sum(axis=0)
-    speed = total[0] / float(SETTING.seconds(total, 1e8))
+    passes, drafts = (total[COUNTS.index(count)] for count in ("passes", "server_drafts"))
+    speed = total[0] / max(float(setting.seconds(total, 1e8)), 9 / batch * (0.03 * passes + 0.005 * drafts))
     for fair, weight in ((False, 45), (True, 1)):
-        shared = Shared(users, SETTING, fair, [np.full(9, 1 / 9)])
+        shared = Shared(users, setting, fair, [np.full(9, 1 / 9)])
         assert shared.value(option, planner.split.test) == pytest.approx(weight * speed, rel=0.01)
 
 

@@ -8,24 +8,19 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from tests.validation.training.test_training import fresh
 from validation.models.heads import EAGLE, MEDUSA, build_heads, load_heads, read_settings
 from validation.training import heads as training
 from validation.training import texts
 from validation.training.heads import COURSES, eagle_loss, medusa_loss, train_heads
-from validation.training.recipes import Recipe, build_model
+from validation.training.recipes import Recipe
 
 RECIPE = Recipe(hidden=16, feed_forward=32, layers=2, heads=2, context=24, matrix_rate=0.1, other_rate=0.1)
 
 
 @pytest.fixture(scope="module")
 def base():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        model = build_model(RECIPE, 40).eval().requires_grad_(False)
-    for weights in model.parameters():
-        if weights.ndim == 2:
-            weights.mul_(6.0)
-    return model
+    return fresh(RECIPE, 1, 6.0).eval().requires_grad_(False)
 
 
 def documents(count: int = 12) -> list[np.ndarray]:

@@ -107,7 +107,6 @@ def jackknife(of, tables, step=1e-5):
 def test_the_sandwich_is_the_infinitesimal_jackknife():
     tables = np.tril(np.random.default_rng(3).integers(0, 6, (7, 4, 4)))
     found = module.tokens_by_length(tables, error=0.1, method="clustered")
-
     half = 1.9431802803927816 * np.sqrt(7 / 6) * jackknife(tokens, tables)  # t of 6 degrees
     np.testing.assert_allclose(found.tokens, tokens(tables, np.ones(7)), rtol=1e-12)
     np.testing.assert_allclose(found.high - found.tokens, half, rtol=1e-6)

@@ -63,7 +63,7 @@ def test_the_interval_of_users_is_that_of_prompts_drawn_again(planner, server_ba
     ],
 )
 def test_equal_users_take_turns_alone_or_in_full_passes(planner, name: str, batch: int) -> None:
-    """Either the server has time for all, 1/5 of it is left, or it is always busy; a sum counts each user's weight."""
+    """The server has time for all, or is always busy; a sum of speeds counts weights, and a mean divides by them."""
     option, setting = option_of(planner, name), replace(SETTING, server_batch=batch, server_draft_s=0.005)
     users = [User(str(n), 9e8, 0.3, 0.012, n + 1.0) for n in range(9)]
     total = option.counts[planner.split.test].sum(axis=0)

@@ -369,12 +369,12 @@ def _write_policy(
     asked, rows = result.asked, {one.family: one for one in result.asked.rows}
     chosen = asked.best if named is None else rows.get({title: name for name, title in NAMES.items()}.get(named, named))
     can = ", ".join(name for name in reversed(ROWS) if ROWS[name].file and name in rows)
-    own = [one for one in asked.rows if one.option.row.file and "each user" not in one.option.label]
+    own = [one for one in asked.rows if one.option.row.file and not one.option.by_user]
     nearest = best_kept(filter(has_device, own)) or best_kept(own)
     say_row = f" The best that is written: --row {shlex.quote(nearest.family)}" if nearest else " None keeps the limits"
     if chosen is None:
         raise UserError(f"--row is {named!r}; the rows that a device runs are: {can}.")
-    if not chosen.option.row.file or "each user" in chosen.option.label:
+    if not chosen.option.row.file or chosen.option.by_user:
         what = "is not one that a device runs from a file" if chosen.option.row.device else "needs no device"
         raise UserError(f"{path} is not written: {chosen.name} {what}.{say_row} (rows that a device runs: {can}).")
     if chosen.breaks:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hlmtheory.skipping import text_risk
 from validation.decoding.intervals import ratio
-from validation.decoding.methods.rows import CERTIFIED, CU_HLM, ROWS, STREAMED, UNRUN
+from validation.decoding.methods.rows import CERTIFIED, ROWS, STREAMED, UNRUN
 from validation.errors import UserError
 from validation.estimates import Estimate
 from validation.planning.option import Option
@@ -151,7 +151,7 @@ def aims_of(planner: Planner, setting: Setting, shared: Shared | None = None) ->
                 if place is not None:
                     listed[family].add(place)
             if shared is not None:
-                listed[family] |= {place for place in places.tolist() if id(pool.options[place]) in shared.own}
+                listed[family] |= {place for place in places.tolist() if pool.options[place].by_user}
     widest = max(pools.values(), key=lambda pool: len(pool.options))  # with a device that drafts on
     return [
         _aim(planner, name, pool, widest, listed, shared if shared is not None and name == shared.name else None)
@@ -206,7 +206,9 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
         return Number(value if value is not None and np.isfinite(value) else None, basis=MEASURED, prompts=n)
 
     def size(value: float) -> Number:
-        return Number(value if sends and value > 0 else None, basis=PROVED if certified else MEASURED, prompts=every)
+        return Number(
+            value if sends and value > 0 else None, basis=PROVED if option.certified else MEASURED, prompts=every
+        )
 
     def speed(rate: float) -> Number:
         return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)
@@ -229,7 +231,6 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
     if np.isfinite(option.threshold):
         prompts = split.prompts["calibrate" if calibrated else "train"]
         threshold = Number(float(option.threshold), basis=basis, prompts=prompts)
-    certified = family == CU_HLM and option.label.startswith("certified")
     up, joules = c["up_bits"], float(setting.joules(total, median))
     late = setting.link.quantile(setting.latency_share)
     round_s = float(setting.round_seconds(total, np.array([late]))[0])

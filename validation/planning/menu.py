@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from validation.decoding.methods import rows
 from validation.planning.answers import answer_options
 from validation.planning.option import Option, at_server, exact, without_exchanges
-from validation.planning.positions import LATTICES, THRESHOLDS
+from validation.planning.positions import LATTICES, THRESHOLDS, Lattice
 from validation.planning.profile import ADAPTIVE, BUDGETS, CODECS, DRAFT_LENGTHS, SEEDED, Profile
 from validation.planning.rounds import COUNTS, count_table
 from validation.planning.several import list_options, own_tree_options
+from validation.planning.truncated import CERTIFIED_BIAS
 
 Array = NDArray[Any]
 
@@ -60,12 +61,17 @@ def _colocated(known: Evidence) -> Iterator[Option]:
         if codec < SEEDED:
             label, counts = f"K = {k}{drawn[codec]}{words}", at_server(table, profile)
             family, message = (rows.KEEPING, codec) if level > -np.inf else (rows.COLOCATED, None)
-            yield Option(family, label, counts, k, level, text, token, codec=message)
-    for name, table, _ in _budgeted(known):
-        yield exact(rows.COLOCATED, f"drafts from {name}", at_server(table, profile), _mean_length(table))
+            yield Option(family, label, counts, k, level, text, token, codec=message, drawn_from_q=codec == 0)
+    for lattice, budget, table, _ in _budgeted(known):
+        label, counts, length = (
+            f"drafts from {_budget_label(lattice, budget)}",
+            at_server(table, profile),
+            _mean_length(table),
+        )
+        yield exact(rows.COLOCATED, label, counts, length, drawn_from_q=False, budget_bits=budget)
     for codec in range(SEEDED if known.block else 0):
-        tables = at_server(profile.blocks[:, codec], profile)
-        yield from _by_length(rows.COLOCATED, f"K = {{}}{drawn[codec]}, by block", tables, block=True)
+        label, tables = f"K = {{}}{drawn[codec]}, by block", at_server(profile.blocks[:, codec], profile)
+        yield from _by_length(rows.COLOCATED, label, tables, block=True, drawn_from_q=codec == 0)
 
 
 def _u_hlm(known: Evidence) -> Iterator[Option]:
@@ -81,15 +87,27 @@ def _cu_hlm(known: Evidence) -> Iterator[Option]:
             size = _pair([message[name][column] for name in ("mean", "p95")])
             losses = text + bias, token + bias / np.maximum(known.profile.lengths, 1)
             lost, risk = (np.minimum(loss, 1.0) for loss in losses)
-            yield Option(rows.CU_HLM, f"{kind}, u ≤ {level:g}", counts, 1, level, lost, risk, size)
+            yield Option(
+                family=rows.CU_HLM,
+                label=f"{kind}, u ≤ {level:g}",
+                counts=counts,
+                draft_length=1,
+                threshold=level,
+                loss=lost,
+                token_loss=risk,
+                top_k=size,
+                message=kind,
+                certified=kind.startswith(CERTIFIED_BIAS),
+            )
 
 
 def _sqs(known: Evidence) -> Iterator[Option]:
     for number, lattice in enumerate(LATTICES):
         tables, kept = known.profile.quantised[:, number], known.kept(number + 1)
-        yield from _by_length(rows.SQS, f"{lattice.name}, K = {{}}", tables, top_k=kept)
-    for name, table, kept in _budgeted(known):
-        yield exact(rows.SQS, name, table, _mean_length(table), top_k=kept)
+        yield from _by_length(rows.SQS, f"{lattice.name}, K = {{}}", tables, top_k=kept, lattice=lattice)
+    for lattice, budget, table, kept in _budgeted(known):
+        label, length = _budget_label(lattice, budget), _mean_length(table)
+        yield exact(rows.SQS, label, table, length, top_k=kept, lattice=lattice, budget_bits=budget)
 
 
 def _ours(known: Evidence) -> Iterator[Option]:
@@ -136,11 +154,15 @@ def _rounds(known: Evidence) -> Iterator[tuple[int, int, float, str, Array, Arra
                 yield codec, k, level, f", u ≤ {level:g}", table, text, token
 
 
-def _budgeted(known: Evidence) -> Iterator[tuple[str, Array, tuple[float, float]]]:
-    """Yield name, counts and probabilities of a message of c-sqs's rounds that end with a budget of bits."""
-    for lattice, by_budget in zip(ADAPTIVE, known.profile.budgeted, strict=True):
+def _budgeted(known: Evidence) -> Iterator[tuple[Lattice, float, Array, tuple[float, float]]]:
+    """Yield lattice, budget, counts and probabilities of a message of c-sqs's rounds that end with a budget of bits."""
+    for number, by_budget in zip(ADAPTIVE, known.profile.budgeted, strict=True):
         for budget, table in zip(BUDGETS, by_budget, strict=True):
-            yield f"{LATTICES[lattice].name}, B = {budget:g}", table, known.kept(lattice + 1)
+            yield LATTICES[number], budget, table, known.kept(number + 1)
+
+
+def _budget_label(lattice: Lattice, budget: float) -> str:
+    return f"{lattice.name}, B = {budget:g}"
 
 
 def _levels(known: Evidence) -> Iterator[tuple[int, float, Array, Array]]:

@@ -1,5 +1,7 @@
 """One option of a plan: a policy with its parameters and expected counts, and what is made of options."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +14,7 @@ from hlmtheory.skipping import skip_thresholds
 from hlmtheory.uncertainty import fit_linear
 from hlmtheory.wire import envelope_bits
 from validation.decoding.methods import rows
+from validation.planning.positions import Lattice
 from validation.planning.profile import Profile
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Passes
@@ -24,12 +27,16 @@ class Note(NamedTuple):
     of_device: bool = False  # whether it says so only where the answer has a device
 
 
+LENGTHS = (rows.COLOCATED, rows.KEEPING, rows.FIXED, rows.SQS, rows.FLEXSPEC, rows.CERTIFIED, rows.OURS)
+"""Policies with a parameter K, but for rounds that end with a budget of bits."""
+
+
 @dataclass(frozen=True)
 class Option:
     """One policy with its parameters; ``family`` is the name of its row."""
 
     family: str
-    label: str  # The parameters as text
+    label: str  # The parameters as text, to be shown only
     counts: Array
     draft_length: float  # K; for c-sqs the mean
     threshold: float  # Largest uncertainty that skips verification; -inf: nothing is skipped
@@ -41,15 +48,21 @@ class Option:
     sizes: tuple[int, ...] = ()  # Bytes to which messages are padded
     block: bool = False  # Whether the server verifies the drafts of a round together
     answer_limit: float = 0.0  # ε of an answer with a part of p; 0: it is exact
+    drawn_from_q: bool = True  # whether a server with its own draft draws it from q itself
+    lattice: Lattice | None = None  # of the rows that SQS sends
+    budget_bits: float | None = None  # after which a round ends; None: it ends after K drafts
+    message: str = ""  # kind of CU-HLM's messages: a key of ``planning.truncated.messages``
+    certified: bool = False  # whether that kind bounds the Bias of each message
+    by_user: tuple[Option, ...] = ()  # what each user has, of several users with an option each
 
     @property
     def row(self) -> rows.RowInfo:
         return rows.ROWS[self.family]
 
     @property
-    def drawn_from_q(self) -> bool:
-        """Return whether a server with its own draft draws it from q itself."""
-        return "drafts from" not in self.label
+    def fixed_length(self) -> bool:
+        """Return whether all its rounds have K drafts, and K is one of its parameters."""
+        return self.family in LENGTHS and self.budget_bits is None and not self.by_user
 
     @cached_property
     def lossless(self) -> bool:

@@ -19,7 +19,6 @@ from validation.decoding.methods import rows
 from validation.decoding.wire import index_bits
 from validation.planning.message_length import longest_bytes, message_bits, most_counts
 from validation.planning.option import Option
-from validation.planning.positions import LATTICES
 from validation.planning.profile import Profile, rejection_bits, reply_bits
 from validation.planning.rounds import COUNTS, Wire, expected_counts
 
@@ -78,7 +77,7 @@ def _rival(option: Option, profile: Profile, classes: int) -> Option:
     exchanges, width = counts[:, _EXCHANGES], index_bits(profile.vocabulary)
     if family in (rows.SERVER, rows.STREAM, rows.DEVICE, rows.HLM):
         return option
-    if family in (rows.U_HLM, rows.CU_HLM) or ", B = " in option.label or option.threshold > -math.inf:
+    if family in (rows.U_HLM, rows.CU_HLM) or option.budget_bits is not None or option.threshold > -math.inf:
         return replace(option, leak_bits=math.inf)
     if family == rows.COLOCATED:
         if classes > most:
@@ -88,8 +87,8 @@ def _rival(option: Option, profile: Profile, classes: int) -> Option:
     told = 0.0
     if family == rows.FIXED:
         row = width + 32.0 * profile.vocabulary
-    elif family == rows.SQS:
-        lattice = next(entry for entry in LATTICES if option.label.startswith(f"{entry.name}, "))
+    elif option.lattice is not None:
+        lattice = option.lattice
         each = np.arange(1, most_counts(lattice, profile.vocabulary) + 1)
         adaptive = lattice.k is None
         row = width + float(np.max(payload_bits(profile.vocabulary, each, lattice.resolution, adaptive=adaptive)))

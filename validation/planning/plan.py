@@ -44,7 +44,7 @@ TIE = 1e-9
 def group_of(option: Option) -> int | str:
     """Return what an option shares its calibration with: its codec, or for the papers' policies policy and message."""
     if option.family in (U_HLM, CU_HLM):
-        return f"{option.family}, {option.label.rpartition('u ≤')[0]}"
+        return f"{option.family}, {option.message}"
     return option.codec or 0
 
 

@@ -75,7 +75,6 @@ class Shared:
     setting: Setting
     fair: bool  # Maximise the geometric mean of the speeds, weighted; else their weighted sum
     shares: list[Array]  # Shares of the band that are tried for every policy
-    own: dict[int, list[Option]] = field(default_factory=dict)
     estimated: dict[int, Estimate] = field(default_factory=dict)
 
     @property
@@ -103,7 +102,7 @@ class Shared:
 
     def best_served(self, option: Option, texts: Array, longer: float = 1.0) -> Served:
         """Return the users under an option, with the best of the shares; their times away are ``longer`` times."""
-        options = self.own.get(id(option), [option] * len(self.users))
+        options = option.by_user or (option,) * len(self.users)
         tried = (self.served(options, shares, texts, longer) for shares in self.shares)
         return max(tried, key=lambda served: self.made_of(served.rates))
 

@@ -20,6 +20,8 @@ SAMPLE = 384
 """Positions of the sample; each needs a sort of its rows."""
 DISTORTION = 0.1
 """θ of cu-hlm (21), (24)."""
+CERTIFIED_BIAS = "certified, Bias"
+"""How the kind of messages begins whose Bias is bounded."""
 ANY = 0.0
 """The threshold of a method that is asked for its messages alone."""
 
@@ -58,7 +60,7 @@ def _measure(trace: Trace, line: Line | None, bias: float) -> dict[str, dict[str
             ANY, slope=line.slope, intercept=line.intercept, distortion_tolerance=DISTORTION
         )
     if bias > 0:
-        methods[f"certified, Bias ≤ {bias:g}"] = CuHlmCertified(ANY, bias_tolerance=bias)
+        methods[f"{CERTIFIED_BIAS} ≤ {bias:g}"] = CuHlmCertified(ANY, bias_tolerance=bias)
     for chunk in sampled_chunks(trace):
         at = positions_of(chunk, rng.random(len(chunk.tokens)))
         skip = without_residue(sampled(at.draft_mass[:, 0]))

@@ -89,9 +89,9 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
     largest = tried[-1][1]  # a larger batch only relaxes the server's limit, so its bound holds for all
     _, best, each, served = max(tried, key=lambda trial: trial[0])
     if len(set(map(_kind, users))) > 1:
-        joint = replace(each[0], label="an option for each user", counts=np.mean([o.counts for o in each], axis=0))
+        counts = np.mean([option.counts for option in each], axis=0)
+        joint = replace(each[0], label="an option for each user", counts=counts, by_user=tuple(each))
         planner.options = [*planner.options, joint]
-        shared.own[id(joint)] = each
         shared.shares.append(np.maximum(best.shares, 1e-9))
     plain = _plain(best, served, users, codecs, server)
     value, bound = float(best.value), float(largest.upper_bound)  # both in the model of mean rounds, before any waits

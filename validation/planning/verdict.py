@@ -156,7 +156,7 @@ def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str
 
 def is_fixed_length(listed: Listed) -> bool:
     """Return whether a policy is a server that drafts for itself, with a draft length and nothing else."""
-    return (listed.family, listed.option.label) == (COLOCATED, f"K = {listed.option.draft_length:g}")
+    return listed.family == COLOCATED and listed.option.fixed_length and not listed.option.block
 
 
 def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
@@ -210,8 +210,8 @@ def _needs(listed: Listed) -> str:
 
 
 def with_length(listed: Listed) -> str:
-    name, length = NAMES.get(listed.family, listed.family), f"K = {listed.option.draft_length:g}"
-    return f"{name} ({length})" if length in listed.option.label else name
+    name = NAMES.get(listed.family, listed.family)
+    return f"{name} (K = {listed.option.draft_length:g})" if listed.option.fixed_length else name
 
 
 AS_GOOD = 0.005  # relative: so much may differ what decides between policies with the same printed number

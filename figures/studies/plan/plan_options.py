@@ -16,7 +16,6 @@ from validation.decoding.methods.single_draft import CuHlmCertified, CuHlmOfflin
 from validation.planning.deploy import policy_of
 from validation.planning.option import Line, Option
 from validation.planning.plan import Planner
-from validation.planning.positions import LATTICES
 
 Array = NDArray[Any]
 
@@ -46,13 +45,13 @@ def method_of(option: Option, planner: Planner) -> Method:
 
 
 def _truncated(option: Option, line: Line | None) -> Method:
-    kind, threshold = option.label.split(",")[0], option.threshold
+    kind, threshold = option.message, option.threshold
     name = f"CU-HLM {option.label}"
     if kind.startswith("offline"):
         return CuHlmOffline(threshold, int(kind.rsplit("= ", 1)[1]), name=name)
     if kind == "online" and line is not None:
         return CuHlmOnline(threshold, slope=line.slope, intercept=line.intercept, name=name)
-    bias = float(re.search(r"≤ ([\d.]+)", option.label)[1])  # type: ignore[index]
+    bias = float(kind.rsplit("≤ ", 1)[1])
     made = CuHlmCertified(threshold, bias_tolerance=bias, draws=20)
     made.name = name
     return made
@@ -60,17 +59,18 @@ def _truncated(option: Option, line: Line | None) -> Method:
 
 def _sqs(option: Option) -> Method:
     """K drafts, or as many until their bits exceed a budget; the last of them is sent."""
-    name, rule, number = re.fullmatch(r"(.+), ([KB]) = (\d+)", option.label).groups()  # type: ignore[union-attr]
-    lattice = next(one for one in LATTICES if one.name == name)
-    budget = float(number) if rule == "B" else 1e12
+    lattice = option.lattice
+    assert lattice is not None, option.label
+    budget = 1e12 if option.budget_bits is None else option.budget_bits
     shared: dict[str, Any] = {"resolution": lattice.resolution, "budget_bits": budget, "sends_last": True}
     made = (
         KSqs(lattice.k, **shared)
         if lattice.k is not None
         else CSqs(lattice.threshold or 0.0, learning_rate=0.0, **shared)
     )
-    if rule == "K":
-        made.lengths = lambda sequences, rates: np.full(len(sequences), int(number))  # type: ignore[method-assign]
+    if option.budget_bits is None:
+        length = int(option.draft_length)
+        made.lengths = lambda sequences, rates: np.full(len(sequences), length)  # type: ignore[method-assign]
     made.name = f"SQS {option.label}"
     return made
 

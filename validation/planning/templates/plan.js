@@ -15,12 +15,12 @@ const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: on
 
 /** A server that repeats the rounds of a device that keeps drafts without verification: one that streams and drafts itself. */
 function repeated(option) {
-  const known = option.policy === OURS && /^q_d up, p down, (K = \d+, u ≤ .+)$/.exec(option.option);
+  const sure = option.policy === OURS && option.codec === 0 && option.threshold !== null;
   const stream = MENU.find(({ policy }) => policy === STREAM);
-  if (!known || !stream) return [];
+  if (!sure || !stream) return [];
   const counts = (part) => option[part].map((value, i) => (i === SERVER_DRAFTS ? option[part][DRAFTS] : i === DOWN ? stream[part][DOWN]
     : [DRAFTS, UP, EXCHANGES].includes(i) ? 0 : value));
-  return [{ ...option, policy: KEEPING, option: known[1], top_k: [0, 0], paper_threshold: false,
+  return [{ ...option, policy: KEEPING, option: `K = ${option.draft_length}, u ≤ ${option.threshold}`, top_k: [0, 0], paper_threshold: false,
     train: counts("train"), test: counts("test") }];
 }
 const EVERY = [...MENU, ...(MENU.some(({ policy }) => policy === COLOCATED) ? MENU.flatMap(repeated) : [])];

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from validation.decoding.methods import rows
 from validation.planning.answers import answer_options
 from validation.planning.option import Option, at_server, exact, without_exchanges
-from validation.planning.positions import LATTICES, THRESHOLDS, Lattice
+from validation.planning.positions import LATTICES, THRESHOLDS
 from validation.planning.profile import ADAPTIVE, BUDGETS, CODECS, DRAFT_LENGTHS, SEEDED, Profile
 from validation.planning.rounds import COUNTS, count_table
 from validation.planning.several import list_options, own_tree_options
@@ -49,29 +49,27 @@ def _device(known: Evidence) -> list[Option]:
     return [Option(rows.DEVICE, "", counts, 0, np.inf, profile.overlap[:, 0, -1], profile.risk[:, 0, -1])]
 
 
-def _colocated(known: Evidence) -> Iterator[Option]:
+def colocated_options(known: Evidence, codecs: Sequence[int] = (0,)) -> Iterator[Option]:
     """Yield the options of a server that runs the draft model itself, and perhaps keeps sure drafts unverified.
 
-    It may draw its drafts from any distribution, and look at their uncertainty, as a listed device may. So with the
-    same times no listed device that drafts and waits in turn is faster. A plan lists those that are drawn from q.
+    An engine draws its drafts from q, which is codec 0. Tests name the other codecs too: a server that draws from any
+    distribution and looks at uncertainty, as a listed device may, is no slower than a device that drafts and waits in
+    turn, with the same times.
     """
     profile = known.profile
     drawn = ["", *(f", drafts from {lattice.name}" for lattice in LATTICES)]
     for codec, k, level, words, table, text, token in _rounds(known):
-        if codec < SEEDED:
+        if codec in codecs:
             label, counts = f"K = {k}{drawn[codec]}{words}", at_server(table, profile)
             family, message = (rows.KEEPING, codec) if level > -np.inf else (rows.COLOCATED, None)
-            yield Option(family, label, counts, k, level, text, token, codec=message, drawn_from_q=codec == 0)
-    for lattice, budget, table, _ in _budgeted(known):
-        label, counts, length = (
-            f"drafts from {_budget_label(lattice, budget)}",
-            at_server(table, profile),
-            _mean_length(table),
-        )
-        yield exact(rows.COLOCATED, label, counts, length, drawn_from_q=False, budget_bits=budget)
-    for codec in range(SEEDED if known.block else 0):
+            yield Option(family, label, counts, k, level, text, token, codec=message)
+    for number, budget, table in _budgeted(known):
+        if number + 1 in codecs:
+            label, counts = f"drafts from {_budget_label(number, budget)}", at_server(table, profile)
+            yield exact(rows.COLOCATED, label, counts, _mean_length(table), budget_bits=budget)
+    for codec in codecs if known.block else ():
         label, tables = f"K = {{}}{drawn[codec]}, by block", at_server(profile.blocks[:, codec], profile)
-        yield from _by_length(rows.COLOCATED, label, tables, block=True, drawn_from_q=codec == 0)
+        yield from _by_length(rows.COLOCATED, label, tables, block=True)
 
 
 def _u_hlm(known: Evidence) -> Iterator[Option]:
@@ -105,9 +103,9 @@ def _sqs(known: Evidence) -> Iterator[Option]:
     for number, lattice in enumerate(LATTICES):
         tables, kept = known.profile.quantised[:, number], known.kept(number + 1)
         yield from _by_length(rows.SQS, f"{lattice.name}, K = {{}}", tables, top_k=kept, lattice=lattice)
-    for lattice, budget, table, kept in _budgeted(known):
-        label, length = _budget_label(lattice, budget), _mean_length(table)
-        yield exact(rows.SQS, label, table, length, top_k=kept, lattice=lattice, budget_bits=budget)
+    for number, budget, table in _budgeted(known):
+        label, lattice, kept = _budget_label(number, budget), LATTICES[number], known.kept(number + 1)
+        yield exact(rows.SQS, label, table, _mean_length(table), top_k=kept, lattice=lattice, budget_bits=budget)
 
 
 def _ours(known: Evidence) -> Iterator[Option]:
@@ -122,7 +120,7 @@ def _ours(known: Evidence) -> Iterator[Option]:
 MENU: dict[str, Callable[[Evidence], Sequence[Option] | Iterator[Option]]] = {
     rows.SERVER: lambda known: [exact(rows.SERVER, "one exchange a token", known.profile.server)],
     rows.STREAM: lambda known: [exact(rows.STREAM, "no round trips", without_exchanges(known.profile.server))],
-    rows.COLOCATED: _colocated,
+    rows.COLOCATED: colocated_options,
     rows.OWN_TREE: lambda known: own_tree_options(known.profile),
     rows.DEVICE: _device,
     rows.FIXED: lambda known: _by_length(rows.FIXED, "K = {}", known.profile.full, top_k=known.whole),
@@ -154,15 +152,15 @@ def _rounds(known: Evidence) -> Iterator[tuple[int, int, float, str, Array, Arra
                 yield codec, k, level, f", u ≤ {level:g}", table, text, token
 
 
-def _budgeted(known: Evidence) -> Iterator[tuple[Lattice, float, Array, tuple[float, float]]]:
-    """Yield lattice, budget, counts and probabilities of a message of c-sqs's rounds that end with a budget of bits."""
+def _budgeted(known: Evidence) -> Iterator[tuple[int, float, Array]]:
+    """Yield the number of the lattice, the budget and the counts of c-sqs's rounds that end with a budget of bits."""
     for number, by_budget in zip(ADAPTIVE, known.profile.budgeted, strict=True):
         for budget, table in zip(BUDGETS, by_budget, strict=True):
-            yield LATTICES[number], budget, table, known.kept(number + 1)
+            yield number, budget, table
 
 
-def _budget_label(lattice: Lattice, budget: float) -> str:
-    return f"{lattice.name}, B = {budget:g}"
+def _budget_label(number: int, budget: float) -> str:
+    return f"{LATTICES[number].name}, B = {budget:g}"
 
 
 def _levels(known: Evidence) -> Iterator[tuple[int, float, Array, Array]]:

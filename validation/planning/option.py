@@ -48,7 +48,6 @@ class Option:
     sizes: tuple[int, ...] = ()  # Bytes to which messages are padded
     block: bool = False  # Whether the server verifies the drafts of a round together
     answer_limit: float = 0.0  # ε of an answer with a part of p; 0: it is exact
-    drawn_from_q: bool = True  # whether a server with its own draft draws it from q itself
     lattice: Lattice | None = None  # of the rows that SQS sends
     budget_bits: float | None = None  # after which a round ends; None: it ends after K drafts
     message: str = ""  # kind of CU-HLM's messages: a key of ``planning.truncated.messages``

@@ -66,9 +66,6 @@ class Pool:
             )
         families = np.array([option.family for option in self.options])
         self.places = {family: np.flatnonzero(families == family) for family in ROWS}
-        for family in (COLOCATED, KEEPING):  # an engine draws its drafts from q itself
-            from_q = [place for place in self.places[family] if self.options[place].drawn_from_q]
-            self.places[family] = np.array(from_q, dtype=np.int64)
         if setting.verify_token_s <= 0:  # then the widest tree costs no more than one draft
             self.places |= {family: np.array([], dtype=np.int64) for family in TREES}
         if setting.risk_limit <= 0:
@@ -276,8 +273,7 @@ class Planner:
         entries = []
         allowed = np.inf if self.setting.leak_bits is None else self.setting.leak_bits
         for option in self.options:
-            other_drafts = option.family == COLOCATED and not option.drawn_from_q
-            if option.leak_bits > allowed + _TOLD or other_drafts or option.family == KEEPING:
+            if option.leak_bits > allowed + _TOLD or option.family == KEEPING:
                 continue  # a server that repeats the rounds of a device that skips follows from that device's
             train, test = (option.counts[part].sum(axis=0) for part in (self.split.train, self.split.test))
             losses = (("text", option.loss), ("token", option.token_loss))

@@ -1,6 +1,5 @@
 """The decoding methods that play the options of a plan."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,7 +76,5 @@ def _sqs(option: Option) -> Method:
 
 def twin_of(option: Option, options: Sequence[Option]) -> int:
     """Return the place of the device's option with the same rounds as a server with its own draft."""
-    rule = re.fullmatch(r"(?:(K = \d+)(?:, )?)?(?:drafts from (.+))?", option.label)
-    length, source = rule.groups()  # type: ignore[union-attr]
-    wanted = (FLEXSPEC, length) if source is None else (SQS, f"{source}, {length}" if length else source)
-    return next(place for place, one in enumerate(options) if (one.family, one.label) == wanted)
+    wanted = (FLEXSPEC, option.draft_length)
+    return next(place for place, one in enumerate(options) if (one.family, one.draft_length) == wanted)

@@ -8,6 +8,8 @@ import pytest
 from tests.validation.planning.test_rounds import WIRE, played
 from validation.decoding.methods.rows import COLOCATED, CU_HLM, KEEPING, OURS, U_HLM
 from validation.planning.measure import planner_of_trace
+from validation.planning.menu import Evidence, colocated_options
+from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, SEEDED, until_spent
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS, expected_counts
@@ -52,8 +54,14 @@ def test_a_round_ends_with_the_draft_that_exceeds_its_bits(budget):
     np.testing.assert_allclose(counts, total, rtol=1e-12)
 
 
-def test_the_counts_of_a_server_with_its_own_draft(made):
-    same = {option.label: option for option in made.options if option.family == COLOCATED}
+@pytest.fixture(scope="module")
+def servers(profile):
+    """Servers with their own draft model, also those that draw drafts from other rows than q."""
+    return list(colocated_options(Evidence(profile), range(SEEDED)))
+
+
+def test_the_counts_of_a_server_with_its_own_draft(made, servers):
+    same = {option.label: option for option in servers if option.family == COLOCATED}
     device = {option.label: option for option in made.options if option.family == OURS}
     for label, codec in (("K = 3", "q_d up, p down"), ("K = 2, drafts from k = 8, ℓ = 50", "lattice k = 8, ℓ = 50")):
         here, there = same[label].counts, device[f"{codec}, {label[:5]}"].counts
@@ -64,9 +72,9 @@ def test_the_counts_of_a_server_with_its_own_draft(made):
         assert same[label].lossless
 
 
-def test_a_server_may_look_at_a_draft_s_uncertainty_as_a_device_does(made):
+def test_a_server_may_look_at_a_draft_s_uncertainty_as_a_device_does(made, servers):
     device = {option.label: option for option in made.options if option.family == OURS}
-    here = [option for option in made.options if option.family == KEEPING]
+    here = [option for option in servers if option.family == KEEPING]
     assert {option.codec for option in here} == set(range(SEEDED))
     listed = [made.candidates(KEEPING, replace(SETTING, risk_limit=limit)) for limit in (0.0, 0.5)]
     assert [bool(some) for some in listed] == [False, True]

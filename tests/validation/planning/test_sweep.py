@@ -28,7 +28,9 @@ from validation.models.pair import load_pair
 from validation.planning import shared
 from validation.planning.aims import aims_of
 from validation.planning.measure import planner_of_trace
+from validation.planning.menu import Evidence, colocated_options
 from validation.planning.plan import Planner
+from validation.planning.profile import SEEDED, profile_of
 from validation.planning.request import Request
 from validation.planning.result import make
 from validation.planning.rounds import COUNTS
@@ -36,6 +38,7 @@ from validation.planning.setting import Setting, constant_link, fading_link
 from validation.planning.shared import Shared, User
 from validation.planning.split import Split
 from validation.planning.verdict import plainest, rival_said, with_length
+from validation.trace.reader import open_trace
 
 SETTINGS, WITH_USERS, PAIRS = (2_000, 400, 3) if os.environ.get("DEEP") == "1" else (300, 30, 2)
 EVERY = 12  # settings: a whole plan is made for one of them
@@ -54,23 +57,32 @@ MADE = (lambda path: stored(path, noise=0.35, seed=1), lambda path: stored(path,
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
-    """Return the counts of two planners for each pair, when first asked for: split, and all prompts in all parts."""
+    """Return the counts of planners for each pair, when first asked for.
+
+    They are split; with all prompts in all parts; and so with servers that draw drafts from other rows than q.
+    """
 
     @cache
     def planners(pair: int) -> list[Counted]:
         path = tmp_path_factory.mktemp("pair")
         MADE[pair](path / "trace")
         setting = Setting(constant_link(1e6, 0.02), 0.012, 0.03, verify_token_s=1e-4)  # with trees
-        full, _ = planner_of_trace(path / "trace", setting)
-        kept = [
-            option
-            for option in full.options
-            if not np.isfinite(option.threshold) or option.draft_length <= 1 or round(20 * option.threshold) % 4 == 0
-        ]
+        full, _ = planner_of_trace(path / "trace", setting, cache=path)
+        evidence = Evidence(profile_of(open_trace(path / "trace"), path / "profile.npz"))
+        usual, more = (
+            [
+                option
+                for option in options
+                if not np.isfinite(option.threshold)
+                or option.draft_length <= 1
+                or round(20 * option.threshold) % 4 == 0
+            ]
+            for options in (full.options, colocated_options(evidence, range(1, SEEDED)))
+        )
         texts = np.arange(len(full.split.prompt))
         whole = Split(texts, full.split.calibrate, texts, enough=True, prompt=full.split.prompt)
-        splits = (full.split, whole)
-        return [Counted(Planner(kept, setting, split, full.line, full.model, full.streamed)) for split in splits]
+        made = ((usual, full.split), (usual, whole), (usual + more, whole))
+        return [Counted(Planner(own, setting, split, full.line, full.model, full.streamed)) for own, split in made]
 
     return planners
 
@@ -228,13 +240,9 @@ def check(counted: Counted, setting: Setting, *, whole: bool, aims, asked, binds
             allowed[[n for n in numbers if oracle.kept[n]]] = True
         if setting.risk_limit <= 0:
             allowed &= oracle.lossless
-        allowed &= np.array(
-            [option.family not in (COLOCATED, KEEPING) or option.drawn_from_q for option in oracle.options]
-        )
         allowed &= np.array([option.family not in UNRUN for option in oracle.options])
         wanted = best_value(values[allowed], oracle.lossless[allowed])
         assert values[best] == pytest.approx(wanted, rel=2e-9), (aim.name, aim.best.name, setting)
-        assert all(row.option.drawn_from_q for row in aim.listed if row.family in (COLOCATED, KEEPING))
         assert any(row.option is aim.best.option for row in aim.rows)
         assert aim.best.family not in UNRUN
         for device in (True, False):
@@ -332,7 +340,7 @@ def test_no_device_that_waits_in_turn_beats_a_server_that_drafts_as_fast(pairs):
     """What the note on the server's own draft says, over all options on a fast downlink."""
     rng = np.random.default_rng(32)
     for number in range(SETTINGS // 2):
-        counted, setting = pairs(number % PAIRS)[1], drawn(rng)
+        counted, setting = pairs(number % PAIRS)[2], drawn(rng)
         link = replace(setting.link, down_bps=1e15)
         setting = replace(setting, link=link, server_draft_s=setting.draft_s, objective="throughput")
         setting = replace(setting, between_s=min(setting.between_s, link.round_trip_s))

@@ -145,17 +145,18 @@ def plan(
         request = replace(request, users=len(listed), server_batch=given["server_batch"] or len(listed))
     planner, about = _planner(console, request, run, given)
     if several:  # a device that drafts on takes more of a server than one in rounds
-        planner.streamed = None
+        planner = replace(planner, streamed=None)
     if request.reads_again or about["evidence"].get("reads_again"):
         request = replace(request, reads_again=True)
-        planner.options = reading_again(planner.options, request.draft_passes)
+        planner = replace(planner, options=reading_again(planner.options, request.draft_passes))
         said = [*said, READS_AGAIN]
     request = request.with_server_draft(about["evidence"].get("parameter_ratio"))
-    setting = planner.setting = request.setting()
+    setting = request.setting()
+    planner = replace(planner, setting=setting)
     plain_users = shared = None
     if several:
         users = equal_users(request.users, setting) if listed is None else listed
-        shared, plain_users = plan_band(planner, users, request.server_batch)
+        planner, shared, plain_users = plan_band(planner, users, request.server_batch)
     result = make(planner, request, shared, about["evidence"], [*map(Note, said), *about["notes"]])
     link, defaulted = (setting.link.name, left_out) if listed is None else ("each user's link", left_out - {"--rate"})
     shared_by = f", shared by {result.asked.name}" if several and listed is None else ""

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -223,7 +224,7 @@ def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[st
         with progress_bar(console) as report:
             planner, about = planner_of_trace(trace.path, Request().setting(), cache=cache, report=report)
         request = Request().with_server_draft(about["evidence"]["parameter_ratio"])
-        planner.setting = request.setting()
+        planner = replace(planner, setting=request.setting())
         result = make(planner, request, evidence=about["evidence"], notes=about["notes"])
     except UserError as error:
         return {"answer": [f"There is no plan: {error}"]}

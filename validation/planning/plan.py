@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,9 +57,9 @@ class Pool:
     """All options in a setting, as arrays: one entry for each option, in the order of the options."""
 
     def __init__(self, planner: Planner, setting: Setting) -> None:
-        options, self.train, self.test = planner.static()
+        self.train, self.test = planner.part_totals
         drawn = None if planner.streamed is None else planner.streamed.option(setting)
-        self.options, self.setting = [*options, *([drawn] if drawn else [])], setting
+        self.options, self.setting = [*planner.options, *([drawn] if drawn else [])], setting
         if drawn is not None:
             self.train, self.test = (
                 np.concatenate([whole, drawn.counts[part].sum(axis=0)[None]])
@@ -100,35 +101,33 @@ def load(setting: Setting, total: Array) -> Array:
     return np.asarray(setting.server_seconds(total, setting.server_batch) / total[..., 0])
 
 
+@dataclass(frozen=True, eq=False)
 class Planner:
-    """Options, a setting and a split; every plan for a changed setting is made from them."""
+    """Options, a setting and a split, of which plans are made; ``dataclasses.replace`` makes one with other parts.
 
-    def __init__(
-        self,
-        options: Sequence[Option],
-        setting: Setting,
-        split: Split,
-        line: Line | None = None,
-        model: Model | None = None,
-        streamed: Streamed | None = None,
-    ) -> None:
-        self.options, self.setting, self.split, self.line, self.model = options, setting, split, line, model
-        self.streamed = streamed
-        self._static: tuple[Sequence[Option], Array, Array] | None = None
-        self._pools: dict[Setting, Pool] = {}
-        self._held: dict[tuple[str, float, int | str], float] = {}
-        self._allowed: dict[tuple[int | str, str], tuple[Array, Array]] = {}
+    What a planner has computed is its own, so that nothing of it holds for another.
+    """
 
-    def static(self) -> tuple[Sequence[Option], Array, Array]:
-        """Return the options whose counts no setting changes, and their totals on the training and the test texts."""
-        if self._static is None or self._static[0] is not self.options:
-            parts = (self.split.train, self.split.test)
-            train, test = (np.stack([option.counts[part].sum(axis=0) for option in self.options]) for part in parts)
-            self._static, self._pools = (self.options, train, test), {}
-        return self._static
+    options: Sequence[Option]  # whose counts no setting changes
+    setting: Setting
+    split: Split
+    line: Line | None = None
+    model: Model | None = None
+    streamed: Streamed | None = None
+    _pools: dict[Setting, Pool] = field(default_factory=dict, init=False)
+    _held: dict[tuple[str, float, int | str], float] = field(default_factory=dict, init=False)
+    _allowed: dict[tuple[int | str, str], tuple[Array, Array]] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def part_totals(self) -> tuple[Array, Array]:
+        """The total counts of the options on the training and the test texts, (options, counts) each."""
+        train, test = (
+            np.stack([option.counts[part].sum(axis=0) for option in self.options])
+            for part in (self.split.train, self.split.test)
+        )
+        return train, test
 
     def pool(self, setting: Setting) -> Pool:
-        self.static()
         if setting not in self._pools:
             self._pools[setting] = Pool(self, setting)
             if len(self._pools) > _KEPT:

@@ -60,11 +60,11 @@ def read_users(file: Path, setting: Setting) -> list[User]:
     return users
 
 
-def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tuple[Shared, dict[str, Any]]:
-    """Return the users for every policy of a plan, and our lossless plan for each of them as plain values.
+def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tuple[Planner, Shared, dict[str, Any]]:
+    """Return a planner, the users for every policy of a plan, and our lossless plan for each as plain values.
 
     A user's codec is the best one at an equal share. Policies have equal shares, and those of our plan. If the users
-    differ, the planner gets one option more: our plan, which has an option for each user.
+    differ, the planner has one option more: our plan, which has an option for each user.
     """
     setting, many = planner.setting, len(users)
     members, codecs = members_of(planner, users)
@@ -91,12 +91,13 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
     if len(set(map(_kind, users))) > 1:
         counts = np.mean([option.counts for option in each], axis=0)
         joint = replace(each[0], label="an option for each user", counts=counts, by_user=tuple(each))
-        planner.options = [*planner.options, joint]
+        planner = replace(planner, options=[*planner.options, joint])
         shared.shares.append(np.maximum(best.shares, 1e-9))
     plain = _plain(best, served, users, codecs, server)
     value, bound = float(best.value), float(largest.upper_bound)  # both in the model of mean rounds, before any waits
     gap = bound - value if fair else bound / value - 1.0
-    return shared, {"utility": "log" if fair else "linear", **plain, "value": value, "upper_bound": bound, "gap": gap}
+    plain = {"utility": "log" if fair else "linear", **plain, "value": value, "upper_bound": bound, "gap": gap}
+    return planner, shared, plain
 
 
 def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], list[int]]:

@@ -115,10 +115,10 @@ def main() -> None:
     setting = Setting(constant_link(1e7, ROUND_TRIP_S), *TIMES)
     planner, about = planner_of_trace(asked.trace, setting, cache=asked.work)
     times = Request(draft_s=TIMES[0], verify_s=TIMES[1]).with_server_draft(about["evidence"]["parameter_ratio"])
-    planner.setting = replace(setting, server_draft_s=times.server_draft_s)
+    planner = replace(planner, setting=replace(setting, server_draft_s=times.server_draft_s))
     links = links_of(asked.links)
     # the device that drafts on has the same counts on every link where it applies: the last option
-    planner.options = [*planner.options, *planner.candidates(STREAMED, planner.setting)]
+    planner = replace(planner, options=[*planner.options, *planner.candidates(STREAMED, planner.setting)])
     chosen = {
         (name, down): plans(planner, links, limit, bps)
         for name, limit in LIMITS.items()

@@ -69,7 +69,8 @@ def test_the_row_needs_a_limit_on_the_risk_and_says_what_is_proved(planner):
 
 def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
     link = replace(SLOW_DOWN.link, round_trip_s=5e-3)
-    planner.setting = replace(SLOW_DOWN, link=link, risk_kind="token", risk_limit=0.02, draft_s=0.018)
+    setting = replace(SLOW_DOWN, link=link, risk_kind="token", risk_limit=0.02, draft_s=0.018)
+    planner = replace(planner, setting=setting)
     option, _ = planner.ours(planner.setting)
     policy = policy_of(option, planner, VOCABULARY, None)
     assert DevicePolicy.from_json(policy.to_json()) == policy
@@ -79,7 +80,7 @@ def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
     assert (token.quantity, token.value) == ("total variation of a token, given those before it", 0.02)
     assert (text.quantity, text.value) == (f"total variation of a text of at most {LENGTH} tokens", LENGTH * 0.02)
     assert (token.basis, text.basis, speed.basis) == ("proved", "proved", "measured")
-    planner.options = [one for one in planner.options if one.family != FIXED]
+    planner = replace(planner, options=[one for one in planner.options if one.family != FIXED])
     found = make(planner, Request(server_draft_s=0.04))
     assert found.asked.best.family == CERTIFIED
     assert "FlexSpec" in found.answer[3]
@@ -90,7 +91,7 @@ def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
 
 def test_the_interval_of_a_mean_over_time_is_that_of_resampled_texts(planner):
     link = fading_link(1e6, Rayleigh(10.0), 10.0, 0.02, None, "fading")
-    planner.setting = setting = replace(SLOW_DOWN, link=link)
+    setting = replace(SLOW_DOWN, link=link)
     aim = aims_of(planner, setting)[0]
     rival = described(planner, aim, aim.rival).tokens_per_s_mean.value
     for listed in aim.rows:

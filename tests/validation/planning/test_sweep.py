@@ -306,8 +306,7 @@ def test_no_listed_row_beats_the_plan_and_no_sentence_contradicts_the_rows(pairs
     for number in range(SETTINGS // PAIRS):
         whole = bool(number % 2)
         counted, setting = pairs(pair)[whole], drawn(rng)
-        planner = counted.planner
-        planner.setting = setting
+        planner = replace(counted.planner, setting=setting)
         try:
             aims = aims_of(planner, setting)
         except UserError:

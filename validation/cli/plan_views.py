@@ -137,8 +137,9 @@ def _with_breaks(row: Row) -> str:
 
 def ordered(result: Result) -> list[Row]:
     """Return the rows, the best for the aim first; behind them those that do not run or break a limit."""
-    values = {id(row): own.value for row, own in zip(result.rows, result.asked.rows, strict=True)}
-    return sorted(result.rows, key=lambda row: (bool(row.breaks), row.policy in UNRUN, -values[id(row)]))
+    both = zip(result.rows, result.asked.rows, strict=True)
+    ranked = sorted(both, key=lambda pair: (bool(pair[0].breaks), pair[0].policy in UNRUN, -pair[1].value))
+    return [row for row, _ in ranked]
 
 
 def show_all(console: Console, result: Result, link: str, basis: str) -> None:

@@ -31,9 +31,9 @@ LENGTHS = (rows.COLOCATED, rows.KEEPING, rows.FIXED, rows.SQS, rows.FLEXSPEC, ro
 """Policies with a parameter K, but for rounds that end with a budget of bits."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Option:
-    """One policy with its parameters; ``family`` is the name of its row."""
+    """One policy with its parameters, equal to itself alone; ``family`` is the name of its row."""
 
     family: str
     label: str  # The parameters as text, to be shown only

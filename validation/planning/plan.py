@@ -268,7 +268,7 @@ class Planner:
     def menu(self) -> list[dict[str, Any]]:
         """Return every option as plain values, for a page that makes plans for other links and limits."""
         dear = replace(self.setting, verify_token_s=self.setting.verify_token_s or 1e-12)  # so that trees are listed
-        usual = {id(option) for family in ROWS for option in self.candidates(family, dear, lossless=True)}
+        usual = {option for family in ROWS for option in self.candidates(family, dear, lossless=True)}
         entries = []
         allowed = np.inf if self.setting.leak_bits is None else self.setting.leak_bits
         for option in self.options:
@@ -288,7 +288,7 @@ class Planner:
                     "loss": {kind: float(self.split.means(loss, self.split.test).mean()) for kind, loss in losses},
                     "lossless": option.lossless,
                     "allowed": {kind: self.least_limit(option, kind) for kind in ("text", "token")},
-                    "paper_threshold": id(option) in usual,
+                    "paper_threshold": option in usual,
                 }
             )
         return entries

@@ -75,7 +75,7 @@ class Shared:
     setting: Setting
     fair: bool  # Maximise the geometric mean of the speeds, weighted; else their weighted sum
     shares: list[Array]  # Shares of the band that are tried for every policy
-    estimated: dict[int, Estimate] = field(default_factory=dict)
+    estimated: dict[Option, Estimate] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -116,7 +116,7 @@ class Shared:
         If all times double, the value halves. So its elasticities in the times away and in those on the server, at most
         0, add up to −1, and weigh a prompt's share of each.
         """
-        if id(option) not in self.estimated:
+        if option not in self.estimated:
             counts, batch = split.sums(option.counts, split.test), min(self.setting.server_batch, len(self.users))
             at_server, server = self.setting.server_seconds(counts), self.setting.server_seconds(counts, batch)
             away = self.setting.seconds(counts, self.setting.link.quantile(0.5)) - at_server
@@ -124,8 +124,8 @@ class Shared:
             weight = float(np.clip(math.log(value / slower) / math.log(LONGER), 0.0, 1.0)) if server.any() else 1.0
             parts = zip((weight, 1.0 - weight), (away, server), strict=True)
             shares = sum(part * each / max(each.sum(), _LEAST) for part, each in parts)
-            self.estimated[id(option)] = ratio(counts[:, 0], shares * counts[:, 0].sum() / value)
-        return self.estimated[id(option)]
+            self.estimated[option] = ratio(counts[:, 0], shares * counts[:, 0].sum() / value)
+        return self.estimated[option]
 
     def said(self, option: Option, texts: Array) -> tuple[list[str], list[str]]:
         """Say what each user gets of the texts under an option, and how busy the server is if it is needed."""
@@ -152,8 +152,8 @@ class Shared:
         Their times away are ``longer`` times those of the option.
         """
         setting, batch = self.setting, min(self.setting.server_batch, len(self.users))
-        known = {id(option): option.counts[texts].sum(axis=0) for option in options}
-        totals = np.stack([known[id(option)] for option in options])
+        known = {option: option.counts[texts].sum(axis=0) for option in options}
+        totals = np.stack([known[option] for option in options])
         c = named(totals)
         each = turns(totals)
         sends = each > 0

@@ -60,7 +60,7 @@ def plans(
     planner: Planner, links: dict[str, TraceLink], limit: tuple[str, float], down_bps: float | None
 ) -> list[Choice]:
     """Return the choices for every link, made on the training and calibration prompts alone."""
-    number = {id(one): place for place, one in enumerate(planner.options)} | {"streamed": len(planner.options) - 1}
+    number = {one: place for place, one in enumerate(planner.options)}  # the device that drafts on is made anew
     found = []
     for name, source in links.items():
         setting = replace(
@@ -75,7 +75,7 @@ def plans(
             if best is None or best[1]:  # it does not apply on this link, or breaks a limit
                 continue
             chosen = best[0]
-            option[family] = number.get(id(chosen), number["streamed"])
+            option[family] = number.get(chosen, len(planner.options) - 1)
             predicted[family] = planner.value_of(chosen, setting)
         found.append(Choice(option, predicted))
     return found
@@ -190,12 +190,12 @@ def score(
 ) -> dict[str, Any]:
     """Return predicted against decoded speeds, regret and risk."""
     side = Links(links)
-    number = {id(one): place for place, one in enumerate(planner.options)}
+    number = {one: place for place, one in enumerate(planner.options)}
     tokens = np.array([float(len(one.tokens)) for one in next(iter(records.values()))])
     width = index_bits(vocabulary_of(planner))
     every: dict[int, Rounds] = {}
     for family in (SERVER, STREAM, DEVICE):
-        place = next(number[id(one)] for one in planner.options if one.family == family)
+        place = next(number[one] for one in planner.options if one.family == family)
         alone = Rounds.alone(tokens, server=family != DEVICE, width=width)
         every[place] = alone.streamed(1.0, width) if family == STREAM else alone
     streams = {n: own for n, own in records.items() if planner.options[n].family == STREAMED}

@@ -265,7 +265,7 @@ def _planner(
     console: Console, request: Request, run: Path | None, given: dict[str, Any]
 ) -> tuple[Planner, dict[str, Any]]:
     from validation.planning.from_run import planner_of_run
-    from validation.planning.measure import planner_of_acceptance, planner_of_trace
+    from validation.planning.planners import planner_of_acceptance, planner_of_trace
 
     setting = request.setting()
     if run is not None:

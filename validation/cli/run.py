@@ -216,7 +216,7 @@ def _draw_and_report(
 def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[str, Any]:
     """Return the first lines of ``hlm plan`` with its defaults, its picture, and the speed of each draft length."""
     from validation.cli.plan_views import draw
-    from validation.planning.measure import planner_of_trace
+    from validation.planning.planners import planner_of_trace
     from validation.planning.request import Request
     from validation.planning.result import make
 

@@ -17,7 +17,7 @@ from validation.decoding.methods.rows import CERTIFIED, ROWS, STREAMED, UNRUN
 from validation.errors import UserError
 from validation.estimates import Estimate
 from validation.planning.option import Option
-from validation.planning.plan import TIE, Planner, Pool, load
+from validation.planning.plan import EQUAL, Planner, Pool, load
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
 from validation.planning.shared import Shared
@@ -25,7 +25,7 @@ from validation.planning.shared import Shared
 Array = NDArray[Any]
 ONE_USER, FULL_SERVER = "one user", "a full server"
 PROVED, MEASURED = "proved", "measured"
-WORTH = 0.005  # relative: a plan that loses something must be better by more than the best that loses nothing
+LOSS_WORTH = 0.005  # relative: a plan that loses something must be better by more than the best that loses nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def best_kept(rows: Iterable[Listed]) -> Listed | None:
     """Return the best row that keeps the limits; of equal ones one of ours, which a device can run."""
     kept = [row for row in rows if not row.breaks]
     most = max((row.value for row in kept), default=0.0)
-    equal = [row for row in kept if row.value >= most * (1.0 - TIE)]
+    equal = [row for row in kept if row.value >= most * (1.0 - EQUAL)]
     return max(equal, key=lambda row: (row.option.row.ours, row.second), default=None)
 
 
@@ -179,7 +179,7 @@ def _aim(
     if best is None:
         raise UserError(planner.nearest(pool))
     exact = best_kept(row for row in every if row.family not in UNRUN and row.option.lossless)
-    if exact and exact.value >= best.value * (1.0 - WORTH):
+    if exact and exact.value >= best.value * (1.0 - LOSS_WORTH):
         best, rows = exact, [exact if row.family == exact.family else row for row in rows]
     others = [row for row in rows if not row.option.row.ours and row.family not in UNRUN]
     alone = [row for row in others if not has_device(row)]

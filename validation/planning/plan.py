@@ -1,8 +1,8 @@
-"""A plan: the best option of every policy under the limits, predicted on held-out prompts, and a verdict."""
+"""Options under limits: the pool of all in a setting, and the planner that calibrates, chooses and lists them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -38,7 +38,7 @@ from validation.planning.streamed import Streamed
 Array = NDArray[Any]
 _TOLD = 1e-9  # bits: a logarithm is rounded
 _KEPT = 8  # settings whose options stay in memory
-TIE = 1e-9
+EQUAL = 1e-9
 """Relative: values that differ by less are equal."""
 
 
@@ -92,7 +92,7 @@ class Pool:
         kept = places[self.kept[places]]
         pool = kept if len(kept) else places
         values = (self.value if worth is None else worth)[pool]
-        equal = pool[values >= values.max() * (1.0 - TIE)]
+        equal = pool[values >= values.max() * (1.0 - EQUAL)]
         return int(equal[np.argmax(self.second[equal])])
 
 
@@ -198,34 +198,30 @@ class Planner:
         return float(self._loss(option, kind).max())
 
     def paper_threshold(self) -> float:
-        """Return the papers' own threshold, for a plan that may lose nothing."""
+        """Return the largest threshold up to the papers' own, the fitted line's, or else a fixed one."""
         prone = CHOSEN_THRESHOLD if self.line is None else self.line.prone
         return float(THRESHOLDS[max(int(np.searchsorted(THRESHOLDS, prone + 1e-9, side="right")), 1) - 1])
 
     def candidates(self, family: str, setting: Setting, *, lossless: bool = False) -> list[Option]:
-        """Return the options of a family that its paper allows; ``lossless``: as if no risk were allowed."""
+        """Return the options of a family that a pool lists; ``lossless``: as if no risk were allowed."""
         pool = self.pool(replace(setting, risk_limit=0.0) if lossless else setting)
         return [pool.options[place] for place in pool.places[family]]
 
-    def best(self, family: str, setting: Setting) -> tuple[Option, tuple[str, ...]] | None:
-        """Return the best option of a family that keeps the limits, else its best with the limits that it breaks."""
+    def best(self, families: Iterable[str], setting: Setting) -> Option | None:
+        """Return the best option of some families on the training texts; None if none keeps the limits."""
         pool = self.pool(setting)
-        place = pool.best(pool.places[family])
-        return None if place is None else (pool.options[place], pool.breaks(place))
+        place = pool.best(np.concatenate([pool.places[family] for family in families]))
+        return None if place is None or not pool.kept[place] else pool.options[place]
 
-    def ours(self, setting: Setting) -> tuple[Option, tuple[str, ...]] | None:
-        """Return the best option of our policies; None if none keeps the limits."""
-        pool = self.pool(setting)
-        place = pool.best(np.concatenate([pool.places[name] for name, row in ROWS.items() if row.ours]))
-        return None if place is None or not pool.kept[place] else (pool.options[place], ())
+    def ours(self, setting: Setting) -> Option | None:
+        return self.best([name for name, row in ROWS.items() if row.ours], setting)
 
     def chosen(self, setting: Setting) -> Option:
-        """Return the best option of all that keeps the limits, on the training texts."""
-        pool = self.pool(setting)
-        place = pool.best(np.concatenate([own for name, own in pool.places.items() if name not in UNRUN]))
-        if place is None or not pool.kept[place]:
-            raise UserError(self.nearest(pool))
-        return pool.options[place]
+        """Return the best option of all that are known to run."""
+        best = self.best([name for name in ROWS if name not in UNRUN], setting)
+        if best is None:
+            raise UserError(self.nearest(self.pool(setting)))
+        return best
 
     def streamed_bound(self, setting: Setting, *, tokens_alone: bool) -> float:
         """Return a speed in tokens/s that no lossless device exceeds that drafts on: :meth:`Streamed.least_seconds`."""
@@ -352,4 +348,6 @@ class Planner:
         if setting.energy_j is not None:
             free["--energy"] = {"energy_j": None}
         others = {name: replace(setting, **change) for name, change in free.items()}
-        return [name for name, looser in others.items() if self.value_of(self.chosen(looser), looser) > now * (1 + TIE)]
+        return [
+            name for name, looser in others.items() if self.value_of(self.chosen(looser), looser) > now * (1 + EQUAL)
+        ]

@@ -1,4 +1,4 @@
-"""The result of a request: rows, verdict, sensitivity and limits, as plain values for the screen, JSON and the page."""
+"""The result of a request: the answer, rows, aims, notes and bounds, and all as plain values for JSON and the page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -199,18 +199,17 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
     setting, model = planner.setting, planner.model
     ours = planner.ours(setting)
     median = setting.link.quantile(0.5)
-    if ours is None or ours[0].block:  # the bounds are those of drafts that are verified one by one
+    if ours is None or ours.block:  # the bounds are those of drafts that are verified one by one
         return None, None, ""
-    option = ours[0]
     measured = setting.passes is not None or setting.objective != "throughput" or median <= 0
-    if model is None or measured or option.family not in (OURS, STREAMED):
+    if model is None or measured or ours.family not in (OURS, STREAMED):
         return None, None, ""
     streams = planner.candidates(STREAMED, setting)
-    if option.family == STREAMED:
-        total = planner.totals([option])[0]
+    if ours.family == STREAMED:
+        total = planner.totals([ours])[0]
         rate, risk = float(total[0] / setting.seconds(total, median)), 0.0
     else:
-        rate, risk = model.rate(option, setting)
+        rate, risk = model.rate(ours, setting)
     alone = next(server for server in planner.options if server.family == SERVER)
     speed = float(setting.speeds(planner.totals([alone])[0], np.array([median]))[0])
     own, every = (
@@ -225,7 +224,7 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
     )
     prompts = planner.split.prompts["train"]
     gap, message_gain = (Number(gain, basis=_DUAL, prompts=prompts) for gain in (own, every))
-    return gap, message_gain, f"{option.family}, {option.label}"
+    return gap, message_gain, f"{ours.family}, {ours.label}"
 
 
 def _without_loss(planner: Planner, asked: Aim) -> list[str]:
@@ -273,7 +272,7 @@ def _notes(planner: Planner, asked: Aim, *, few: bool) -> list[str]:
     if planner.setting.leak_bits is not None:
         option = asked.best.option
         own = planner.ours(planner.setting) if option.family not in (OURS, SERVER, DEVICE) else None
-        shown = own[0] if own else option
+        shown = own or option
         notes.append(padding_said(shown, shown.counts[:, COUNTS.index("tokens")]) if shown.sizes or not own else "")
     return [note for note in notes if note]
 

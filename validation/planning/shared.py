@@ -32,7 +32,7 @@ SCREENED = 8_000
 """The same for each rule that is tried, at most ``EACH[0]`` of each user."""
 SPREAD = 0.02
 """Of the times away from the server: without any, users who meet in a pass would meet for ever."""
-WORTH = 1.01
+WAIT_WORTH = 1.01
 """A server waits for company only if this makes the users faster by more than the simulation's noise."""
 LONGER = 1.1
 """Times away that are longer by this factor tell how much a speed depends on them, and the rest on the server."""
@@ -192,7 +192,7 @@ class Shared:
         company = max(tried, key=lambda n: score(queue(screened, company=n, patience_s=patience))) if tried[1:] else 1
         if company > 1:
             best = queue(most, company=company, patience_s=patience)
-            if score(best) - score(at_once) <= math.log(WORTH):
+            if score(best) - score(at_once) <= math.log(WAIT_WORTH):
                 best, company = at_once, 1
         once = float(rates[~sends].sum() + at_once.rates @ tokens)
         rates[sends] = best.rates * tokens

@@ -18,7 +18,7 @@ from validation.planning.rounds import count_table
 from validation.planning.setting import Setting
 
 Array = NDArray[Any]
-TIE = 1e-9
+LATER = 1e-9
 """Relative: drafts that take as long as whole passes need one pass more, since one a little later misses its pass."""
 _START = 1  # bytes of the number of starts, below 128
 
@@ -52,7 +52,7 @@ class Streamed:
             return None
         accepted = np.arange(self.streaks.shape[1])
         if draft < verify:
-            passes = 1.0 + np.ceil(accepted * (draft / verify) * (1.0 + TIE))
+            passes = 1.0 + np.ceil(accepted * (draft / verify) * (1.0 + LATER))
             waited = np.ones(len(accepted))  # drafts that are not made during a pass
         else:
             passes = accepted + 1.0

@@ -23,9 +23,9 @@ from validation.decoding.records import GenerationRecord
 from validation.decoding.streamed import matches_of
 from validation.decoding.wire import index_bits
 from validation.models.pair import load_pair
-from validation.planning.measure import planner_of_trace
 from validation.planning.option import Option
 from validation.planning.plan import Planner
+from validation.planning.planners import planner_of_trace
 from validation.planning.request import Request
 from validation.planning.setting import Setting, constant_link, recorded_link
 from validation.plots.common.style import DARK, PAGE, PALE, axis, name_axes
@@ -71,10 +71,9 @@ def plans(
         )
         option, predicted = {}, {}
         for family in ROWS:
-            best = planner.ours(setting) if family == OURS else planner.best(family, setting)
-            if best is None or best[1]:  # it does not apply on this link, or breaks a limit
+            chosen = planner.ours(setting) if family == OURS else planner.best([family], setting)
+            if chosen is None:  # it does not apply on this link, or breaks a limit
                 continue
-            chosen = best[0]
             option[family] = number.get(chosen, len(planner.options) - 1)
             predicted[family] = planner.value_of(chosen, setting)
         found.append(Choice(option, predicted))

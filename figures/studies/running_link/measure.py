@@ -24,9 +24,9 @@ from validation.errors import UserError
 from validation.models.machine import machine
 from validation.planning.aims import Listed, aim_of, described
 from validation.planning.deploy import policy_of
-from validation.planning.measure import planner_of_trace
 from validation.planning.option import Option
 from validation.planning.plan import Planner
+from validation.planning.planners import planner_of_trace
 from validation.planning.profile import CODECS, SEEDED
 from validation.planning.quantities import read_rate, read_time
 from validation.planning.request import Request
@@ -177,7 +177,7 @@ def ways_of(text: str, asked: Any, times: Times | None, folder: Path) -> list[Wa
         Way("HLM", told(of(HLM)), (*method, "HLM")),
         Way("server alone, streaming", told(of(STREAM)), (*method, "server")),
         Way("server with its own draft", told(of(COLOCATED, f"K = {K}")), (*method, "server"), drafts=True),
-        Way("plan's choice", told(best[0]), policy(best[0], planner, about, folder / "ours.json")),
+        Way("plan's choice", told(best), policy(best, planner, about, folder / "ours.json")),
     ]
     drafting_on = None if planner.streamed is None else planner.streamed.option(planner.setting)
     if drafting_on is not None:

@@ -395,11 +395,11 @@ def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(an
     ],
 )
 def test_options_are_refused_before_anything_is_read(answers, monkeypatch, words, said):
-    from validation.planning import measure
+    from validation.planning import planners
 
     def read(*_, **__):
         raise AssertionError("read too early")
 
-    monkeypatch.setattr(measure, "planner_of_trace", read)
-    monkeypatch.setattr(measure, "planner_of_acceptance", read)
+    monkeypatch.setattr(planners, "planner_of_trace", read)
+    monkeypatch.setattr(planners, "planner_of_acceptance", read)
     one_sentence(run("plan", *words), said)

@@ -14,7 +14,7 @@ from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC
 from validation.planning.aims import aim_of, aims_of, described
 from validation.planning.answers import LIMITS, answer_bits, answer_options
 from validation.planning.deploy import policy_of
-from validation.planning.measure import planner_of_trace
+from validation.planning.planners import planner_of_trace
 from validation.planning.profile import DRAFT_LENGTHS, rejection_bits, reply_bits
 from validation.planning.request import Request
 from validation.planning.result import make
@@ -63,15 +63,15 @@ def test_the_row_needs_a_limit_on_the_risk_and_says_what_is_proved(planner):
         assert row.breaks == ()
         assert row.tokens_per_s_median.value > exact.tokens_per_s_median.value
         assert aim_of(planner, setting).rival.family != CERTIFIED
-        assert planner.ours(setting)[0].family == CERTIFIED
-        assert planner.least_limit(planner.ours(setting)[0], kind) == row.plain()[f"{kind}_risk"]["value"]
+        assert planner.ours(setting).family == CERTIFIED
+        assert planner.least_limit(planner.ours(setting), kind) == row.plain()[f"{kind}_risk"]["value"]
 
 
 def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
     link = replace(SLOW_DOWN.link, round_trip_s=5e-3)
     setting = replace(SLOW_DOWN, link=link, risk_kind="token", risk_limit=0.02, draft_s=0.018)
     planner = replace(planner, setting=setting)
-    option, _ = planner.ours(planner.setting)
+    option = planner.ours(planner.setting)
     policy = policy_of(option, planner, VOCABULARY, None)
     assert DevicePolicy.from_json(policy.to_json()) == policy
     assert policy.messages == CertifiedAnswers(0.02)

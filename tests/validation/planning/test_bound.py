@@ -9,8 +9,8 @@ import pytest
 from tests.validation.planning.test_rounds import WIRE
 from tests.validation.stored_traces import stored
 from validation.decoding.methods.rows import OURS, SERVER
-from validation.planning.measure import planner_of_trace
 from validation.planning.plan import Planner
+from validation.planning.planners import planner_of_trace
 from validation.planning.profile import SEEDED
 from validation.planning.request import Request
 from validation.planning.result import make

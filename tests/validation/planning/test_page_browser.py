@@ -6,8 +6,8 @@ from functools import cache
 import pytest
 
 from tests.validation.stored_traces import stored
-from validation.planning.measure import planner_of_trace
 from validation.planning.page import write_page
+from validation.planning.planners import planner_of_trace
 from validation.planning.request import Request
 from validation.planning.result import make
 

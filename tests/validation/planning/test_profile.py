@@ -15,9 +15,9 @@ from validation.collection.import_logits import import_logits
 from validation.collection.processing import Processing
 from validation.decoding.methods.rows import OURS
 from validation.planning.deploy import policy_of
-from validation.planning.measure import planner_of_trace
 from validation.planning.message_length import message_bits
 from validation.planning.option import fitted_line
+from validation.planning.planners import planner_of_trace
 from validation.planning.positions import LATTICES, THRESHOLDS, positions_of, race_matches
 from validation.planning.profile import ADAPTIVE, CODECS, SEEDED, profile_of
 from validation.planning.rounds import COUNTS
@@ -84,8 +84,8 @@ def test_a_plan_by_block_is_a_policy_by_block(tmp_path):
     setting = Setting(constant_link(1e5, 0.2), 0.012, 0.030)
     made = planner_of_trace(tmp_path / "trace", setting, shared_seed=False, block=True)[0]
     made = replace(made, options=[one for one in made.options if one.codec != 0])  # with distributions up
-    option, broken = made.ours(setting)
-    assert (option.block, option.lossless, broken) == (True, True, ())
+    option = made.ours(setting)
+    assert (option.block, option.lossless) == (True, True)
     plain = max(
         made.value_of(one, setting) for one in made.options if one.family == OURS and one.lossless and not one.block
     )

@@ -7,9 +7,8 @@ import pytest
 
 from tests.validation.planning.test_rounds import WIRE, played
 from validation.decoding.methods.rows import COLOCATED, CU_HLM, KEEPING, OURS, U_HLM
-from validation.planning.measure import planner_of_trace
 from validation.planning.menu import Evidence, colocated_options
-from validation.planning.plan import Planner
+from validation.planning.planners import planner_of_trace
 from validation.planning.profile import CODECS, SEEDED, until_spent
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS, expected_counts

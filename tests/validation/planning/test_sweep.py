@@ -27,9 +27,9 @@ from validation.errors import UserError
 from validation.models.pair import load_pair
 from validation.planning import shared
 from validation.planning.aims import aims_of
-from validation.planning.measure import planner_of_trace
 from validation.planning.menu import Evidence, colocated_options
 from validation.planning.plan import Planner
+from validation.planning.planners import planner_of_trace
 from validation.planning.profile import SEEDED, profile_of
 from validation.planning.request import Request
 from validation.planning.result import make

@@ -8,7 +8,7 @@ import pytest
 
 from validation.decoding.methods.rows import COLOCATED, FLEXSPEC, OURS, SERVER, STREAM, U_HLM
 from validation.errors import UserError
-from validation.planning.measure import planner_of_trace
+from validation.planning.planners import planner_of_trace
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import PlanLink, Setting, constant_link
 from validation.planning.shared import Shared, User

@@ -10,7 +10,7 @@ const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone"
 const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", SEED_TREE];
 const UNRUN = [KEEPING, OWN_TREE], WITHOUT_DEVICE = [SERVER, STREAM, COLOCATED, KEEPING, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
 const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, CERTIFIED, ...(data.streamed ? [STREAMED] : []), OURS];
-const TOKENS = data.count_names.indexOf("tokens"), TIE = 1e-9, WORTH = 0.005, AS_GOOD = 0.005;
+const TOKENS = data.count_names.indexOf("tokens"), EQUAL = 1e-9, LATER = 1e-9, LOSS_WORTH = 0.005, AS_GOOD = 0.005;
 const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
 
 /** A server that repeats the rounds of a device that keeps drafts without verification: one that streams and drafts itself. */
@@ -114,7 +114,7 @@ function streamedAt(s) {
     const c = data.count_names.map(() => 0);
     c[TOKENS] = 1;
     streaks.forEach((cycles, accepted) => {
-      const along = s.draft < s.verify, passes = 1 + (along ? Math.ceil(accepted * (s.draft / s.verify) * (1 + TIE)) : accepted);
+      const along = s.draft < s.verify, passes = 1 + (along ? Math.ceil(accepted * (s.draft / s.verify) * (1 + LATER)) : accepted);
       c[DRAFTS] += cycles * (along ? 1 : passes - accepted * (s.verify / s.draft));
       c[PASSES] += cycles * passes;
       c[EXCHANGES] += cycles;
@@ -170,7 +170,7 @@ function best(pool, s) {
   for (const allowed of [keeps(s), () => true]) {
     const first = largest(pool, s, allowed);
     if (!first) continue;
-    const most = value(first.train, s) * (1 - TIE);
+    const most = value(first.train, s) * (1 - EQUAL);
     const equal = pool.filter((one) => atMost(one.train, s) >= most && value(one.train, s) >= most && allowed(one));
     return equal.reduce((a, b) => (second(b.train, s) > second(a.train, s) ? b : a));
   }
@@ -183,7 +183,7 @@ function allowedBy(policy, s) {
 
 /** The best of some listed options that keep the limits, on the test texts: of equal ones one of ours; null if there is none. */
 function bestKept(listed, s) {
-  const kept = listed.filter(keeps(s)), most = Math.max(...kept.map((one) => value(one.test, s))) * (1 - TIE);
+  const kept = listed.filter(keeps(s)), most = Math.max(...kept.map((one) => value(one.test, s))) * (1 - EQUAL);
   const rank = (one) => [NO_RIVALS.includes(one.policy), second(one.test, s)];
   return kept.filter((one) => value(one.test, s) >= most).reduce((a, b) => {
     if (!a) return b;
@@ -207,7 +207,7 @@ function aimsOf(s) {
     let rows = listed.filter((own) => own.length).map((own) => bestKept(own, one) ?? worst(own));
     let answer = bestKept(rows.filter(({ policy }) => !UNRUN.includes(policy)), one);
     const exact = bestKept(listed.flat().filter(({ policy, lossless }) => lossless && !UNRUN.includes(policy)), one);
-    if (exact && value(exact.test, one) >= value(answer.test, one) * (1 - WORTH)) {
+    if (exact && value(exact.test, one) >= value(answer.test, one) * (1 - LOSS_WORTH)) {
       answer = exact;
       rows = rows.map((row) => (row.policy === exact.policy ? exact : row));
     }

@@ -119,13 +119,11 @@ def plan(
 
     FILES are more files of --acceptance, such as the second of two scrapes.
     """  # noqa: D301 (click takes the character, not an escape)
-    from validation.acceptance.summary import READS_AGAIN
     from validation.cli.plan_views import draw, show, show_all, show_users
     from validation.planning.engine_counts import basis_said
-    from validation.planning.option import Note, reading_again
     from validation.planning.page import write_page
-    from validation.planning.result import make
-    from validation.planning.users import equal_users, plan_band, read_users
+    from validation.planning.plan_for import plan_for
+    from validation.planning.users import read_users
     from validation.planning.verdict import limits_said, setting_said
 
     _refuse(ctx)
@@ -138,30 +136,17 @@ def plan(
     request, said, measured = _measured(asked, run, given["times"], left_out, given)
     exchange_s = request.round_trip_s - asked.round_trip_s if given["times"] is not None else 0.0
     console = open_console(stderr=as_json)
-    setting = request.setting()
-    listed = read_users(Path(given["users"]), setting) if given["users"].endswith(".csv") else None
-    several = request.users > 1 or listed is not None
-    if listed is not None:
+    listed = read_users(Path(given["users"]), request.setting()) if given["users"].endswith(".csv") else []
+    if listed:
         request = replace(request, users=len(listed), server_batch=given["server_batch"] or len(listed))
     planner, about = _planner(console, request, run, given)
-    if several:  # a device that drafts on takes more of a server than one in rounds
-        planner = replace(planner, streamed=None)
-    if request.reads_again or about["evidence"].get("reads_again"):
-        request = replace(request, reads_again=True)
-        planner = replace(planner, options=reading_again(planner.options, request.draft_passes))
-        said = [*said, READS_AGAIN]
-    request = request.with_server_draft(about["evidence"].get("parameter_ratio"))
-    setting = request.setting()
-    planner = replace(planner, setting=setting)
-    plain_users = shared = None
-    if several:
-        users = equal_users(request.users, setting) if listed is None else listed
-        planner, shared, plain_users = plan_band(planner, users, request.server_batch)
-    result = make(planner, request, shared, about["evidence"], [*map(Note, said), *about["notes"]])
-    link, defaulted = (setting.link.name, left_out) if listed is None else ("each user's link", left_out - {"--rate"})
-    shared_by = f", shared by {result.asked.name}" if several and listed is None else ""
+    made = plan_for(request, planner, about, said, listed)
+    request, planner, result = made.request, made.planner, made.result
+    name = planner.setting.link.name
+    link, defaulted = ("each user's link", left_out - {"--rate"}) if listed else (name, left_out)
+    shared_by = f", shared by {result.asked.name}" if request.users > 1 and not listed else ""
     said_setting = setting_said(request, link + shared_by, defaulted, measured, exchange_s)
-    said_setting += "" if listed is None else "; a user's own rtt and draft_time go first"
+    said_setting += "; a user's own rtt and draft_time go first" if listed else ""
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
@@ -174,8 +159,8 @@ def plan(
         say(console, f"At: {said_setting}", *models)
     else:
         show(console, result, [f"At: {said_setting}", *models])
-    if plain_users is not None and listed is not None:  # equal users have equal plans
-        show_users(console, plain_users)
+    if made.users is not None and listed:  # equal users have equal plans
+        show_users(console, made.users)
     if given["picture"] is not None:
         draw(result, ". ".join([said_setting, *models]), given["picture"])
         say(console, f"Picture: {given['picture']}")
@@ -183,7 +168,7 @@ def plan(
         _write_policy(console, planner, result, about, given["policy"], given["named"], given["alone"])
     if page is None and not as_json:
         return
-    about |= {"defaults": sorted(left_out - measured), "users": plain_users, "command": _command(ctx)}
+    about |= {"defaults": sorted(left_out - measured), "users": made.users, "command": _command(ctx)}
     plain = result.plain(request, planner, about)
     if page is not None:
         say(console, f"Page: {write_page(page, plain)}")
@@ -318,8 +303,7 @@ def _measured(
     return request, [], set()
 
 
-SAME: tuple[str, ...] = ("fading", "bias", "server_price", "time_price", "objective", "vocabulary")
-SAME += ("shared_seed", "block")
+SAME = ("fading", "bias", "server_price", "time_price", "objective", "vocabulary", "shared_seed", "block")
 """Options that a request takes as they are."""
 
 

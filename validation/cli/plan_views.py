@@ -226,9 +226,8 @@ def draw(result: Result, setting: str, path: Path) -> None:
     asked, best, objective = result.asked, result.row_of(result.asked.best), result.asked.setting.objective
     alone = asked.name == ONE_USER and objective == "throughput"
     known = alone or is_together(asked)
-    what = (
-        "tokens/s of one user, in the mean over time" if alone else DECIDES.get(objective, f"tokens/s of {asked.name}")
-    )
+    decides = DECIDES.get(objective, f"tokens/s of {asked.name}")
+    what = "tokens/s of one user, in the mean over time" if alone else decides
     use, number = (line.partition(end)[0] for line, end in zip(result.answer, (";", f"; {asked.name}"), strict=False))
     title = f"{use.partition(' (vLLM')[0]}. {number}."
     with house_style():

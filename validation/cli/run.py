@@ -8,7 +8,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -216,21 +215,19 @@ def _draw_and_report(
 def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[str, Any]:
     """Return the first lines of ``hlm plan`` with its defaults, its picture, and the speed of each draft length."""
     from validation.cli.plan_views import draw
+    from validation.planning.plan_for import plan_for
     from validation.planning.planners import planner_of_trace
     from validation.planning.request import Request
-    from validation.planning.result import make
 
     try:
         with progress_bar(console) as report:
             planner, about = planner_of_trace(trace.path, Request().setting(), cache=cache, report=report)
-        request = Request().with_server_draft(about["evidence"]["parameter_ratio"])
-        planner = replace(planner, setting=request.setting())
-        result = make(planner, request, evidence=about["evidence"], notes=about["notes"])
+        plan = plan_for(Request(), planner, about)
     except UserError as error:
         return {"answer": [f"There is no plan: {error}"]}
-    draw(result, f"{planner.setting.link.name}, round trip 20 ms", picture)
-    answer = [*result.answer, *result.assumed, *result.notes]
-    return {"answer": answer, "picture": picture, "lengths": planner.lengths()}
+    draw(plan.result, f"{plan.planner.setting.link.name}, round trip 20 ms", picture)
+    answer = [*plan.result.answer, *plan.result.assumed, *plan.result.notes]
+    return {"answer": answer, "picture": picture, "lengths": plan.planner.lengths()}
 
 
 def print_json(values: dict[str, Any]) -> None:

@@ -206,16 +206,14 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
         return Number(value if value is not None and np.isfinite(value) else None, basis=MEASURED, prompts=n)
 
     def size(value: float) -> Number:
-        return Number(
-            value if sends and value > 0 else None, basis=PROVED if option.certified else MEASURED, prompts=every
-        )
+        known = value if sends and value > 0 else None
+        return Number(known, basis=PROVED if option.certified else MEASURED, prompts=every)
 
     def speed(rate: float) -> Number:
         return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)
 
-    calibrated = (
-        option.row.calibrated and "risk" not in listed.breaks and not option.lossless and setting.risk_limit < 1
-    )
+    limited = "risk" not in listed.breaks and setting.risk_limit < 1
+    calibrated = option.row.calibrated and not option.lossless and limited
     basis = f"calibrated on {split.prompts['calibrate']} prompts" if calibrated else MEASURED
     loss, token = (
         measured_number(ratio(split.means(x, test), np.ones(n)), MEASURED, n) for x in (option.loss, option.token_loss)

@@ -21,8 +21,7 @@ from validation.planning.truncated import sampled_chunks
 from validation.trace.reader import Trace, probabilities
 
 Array = NDArray[Any]
-LIMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
-"""ε of a token."""
+LIMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)  # ε of a token
 
 
 def answer_options(profile: Profile, answers: Mapping[float, float]) -> Iterator[Option]:

@@ -24,8 +24,7 @@ from validation.planning.setting import Setting
 
 Array = NDArray[Any]
 _NO_TIME = 1e-300  # seconds a bit: what the server alone sends is in its speed
-ROWS = 256
-"""Positions that stand for those of the training texts."""
+ROWS = 256  # Positions that stand for those of the training texts
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,8 @@ def policy_of(
     if option.family == DEVICE:
         rule = wire.threshold_rule(1, 1.0)
     elif option.family == OURS:
-        rule = wire.threshold_rule(
-            int(option.draft_length), float(option.threshold) if np.isfinite(option.threshold) else None
-        )
+        threshold = float(option.threshold) if np.isfinite(option.threshold) else None
+        rule = wire.threshold_rule(int(option.draft_length), threshold)
         if option.codec == SEEDED:
             messages = wire.SeededTokens()
         elif option.codec:
@@ -36,18 +35,17 @@ def policy_of(
         rule = wire.threshold_rule(0, None)
     setting = planner.setting
     promised: tuple[wire.Guarantee, ...]
+    text = "total variation of a text"
     if option.lossless:
-        promised = (wire.Guarantee("total variation of a text", 0.0, PROVED, None),)
+        promised = (wire.Guarantee(text, 0.0, PROVED, None),)
     elif option.family == CERTIFIED:
         length = int(option.counts[:, COUNTS.index("tokens")].max())
         promised = (
             wire.Guarantee("total variation of a token, given those before it", option.answer_limit, PROVED, None),
-            wire.Guarantee(
-                f"total variation of a text of at most {length} tokens", float(option.loss.max()), PROVED, None
-            ),
+            wire.Guarantee(f"{text} of at most {length} tokens", float(option.loss.max()), PROVED, None),
         )
     else:
-        name = "mean total variation of a text" if setting.risk_kind == "text" else "mean one-step risk of a token"
+        name = f"mean {text}" if setting.risk_kind == "text" else "mean one-step risk of a token"
         promised = (wire.Guarantee(name, setting.risk_limit, "calibrated", planner.split.prompts["calibrate"]),)
     if setting.leak_bits is not None:
         promised = (*promised, wire.Guarantee("bits that the sizes of a round tell", option.leak_bits, PROVED, None))

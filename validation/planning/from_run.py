@@ -26,15 +26,13 @@ from validation.planning.split import split_prompts
 from validation.printable import counted
 
 Array = NDArray[Any]
-WEBSOCKET = 6 + 2
-"""Bytes of the headers of a round's frame and of its answer, of at most 125 bytes each."""
+WEBSOCKET = 6 + 2  # Bytes of the headers of a round's frame and of its answer, of at most 125 bytes each
 OPTIONS = {"--rate": "rate_bps", "--rtt": "round_trip_s", "--draft-time": "draft_s", "--verify-time": "verify_s"}
 """The options whose values a record holds, and the fields of a request."""
 FEWEST_TEXTS = 10
-"""Smallest number of texts for intervals over texts. Of fewer texts, rounds count as independent. In simulations of 10
-texts that differ, intervals at 95% over texts held 90% of the time or more, and those of independent rounds 63%.
-``FEWEST_CLUSTERS`` is larger, as fewer requests have wider intervals there: those at any stopping time.
-"""
+"""Smallest number of texts for intervals over texts. Of fewer, rounds count as independent. In simulations of 10 texts
+that differ, 95% intervals over texts held 90% of the time or more, those of independent rounds 63% or more.
+``FEWEST_CLUSTERS`` is larger, as fewer requests have wider intervals there: those at any stopping time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,18 +85,8 @@ def _cu_hlm(known: Evidence) -> Iterator[Option]:
             size = _pair([message[name][column] for name in ("mean", "p95")])
             losses = text + bias, token + bias / np.maximum(known.profile.lengths, 1)
             lost, risk = (np.minimum(loss, 1.0) for loss in losses)
-            yield Option(
-                family=rows.CU_HLM,
-                label=f"{kind}, u ≤ {level:g}",
-                counts=counts,
-                draft_length=1,
-                threshold=level,
-                loss=lost,
-                token_loss=risk,
-                top_k=size,
-                message=kind,
-                certified=kind.startswith(CERTIFIED_BIAS),
-            )
+            label, certified = f"{kind}, u ≤ {level:g}", kind.startswith(CERTIFIED_BIAS)
+            yield Option(rows.CU_HLM, label, counts, 1, level, lost, risk, size, message=kind, certified=certified)
 
 
 def _sqs(known: Evidence) -> Iterator[Option]:

@@ -14,8 +14,7 @@ from hlmtheory.lattice import payload_bits
 from validation.planning.positions import LATTICES, Lattice
 
 Array = NDArray[Any]
-NO_ROW_BITS = 4
-"""A row of no probabilities: its kind, no size, and a width."""
+NO_ROW_BITS = 4  # A row of no probabilities: its kind, no size, and a width
 _FRAME = 6  # bytes: version, kind, checksum
 _ROUNDING = 1e-7  # of a sum of logarithms
 

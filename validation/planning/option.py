@@ -110,8 +110,7 @@ def fitted_line(profile: Profile, texts: Array) -> Line | None:
     return Line(line.slope, line.intercept, float(skip_thresholds(**line.line)[1]))
 
 
-ROUNDS = 128
-"""Rounds of a text, so that their number takes one byte."""
+ROUNDS = 128  # Rounds of a text, so that their number takes one byte
 
 SEALS = {
     "none": 0,

@@ -21,15 +21,9 @@ from validation.printable import counted, printable_value
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 UNUSED = ("bias", "vocabulary", "k_factor", "users", "shared_seed", "block")  # held by the counts, or fixed here
-
-
 HEADS = {
-    **{
-        "mean": "tokens/s of one user (m)",
-        "users": "users, ×, of a full server (m)",
-        "risk": "risk",
-        "bits": "bits up (m)",
-    },
+    **{"mean": "tokens/s of one user (m)", "users": "users, ×, of a full server (m)"},
+    **{"risk": "risk", "bits": "bits up (m)"},
     **{"draft_length": "K", "threshold": "threshold", "k_mean": "k mean", "k_p95": "k 95%", "kilobytes": "kB/token"},
     **{"median": "tok/s 50%", "slow": "tok/s 95%", "server": "server ms", "gain": "gain"},
 }

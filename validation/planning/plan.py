@@ -12,18 +12,7 @@ from numpy.typing import NDArray
 
 from hlmtheory.skipping.calibration import calibrate_threshold
 from validation.decoding.intervals import ratio
-from validation.decoding.methods.rows import (
-    CERTIFIED,
-    COLOCATED,
-    CU_HLM,
-    DEVICE,
-    KEEPING,
-    OURS,
-    ROWS,
-    TREES,
-    U_HLM,
-    UNRUN,
-)
+from validation.decoding.methods import rows
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD
 from validation.decoding.seconds import UP
 from validation.errors import UserError
@@ -38,19 +27,18 @@ from validation.planning.streamed import Streamed
 Array = NDArray[Any]
 _TOLD = 1e-9  # bits: a logarithm is rounded
 _KEPT = 8  # settings whose options stay in memory
-EQUAL = 1e-9
-"""Relative: values that differ by less are equal."""
+EQUAL = 1e-9  # Relative: values that differ by less are equal
 
 
 def group_of(option: Option) -> int | str:
     """Return what an option shares its calibration with: its codec, or for the papers' policies policy and message."""
-    if option.family in (U_HLM, CU_HLM):
+    if option.family in (rows.U_HLM, rows.CU_HLM):
         return f"{option.family}, {option.message}"
     return option.codec or 0
 
 
 def _level(option: Option) -> float:
-    return 1.0 if option.family == DEVICE else option.threshold
+    return 1.0 if option.family == rows.DEVICE else option.threshold
 
 
 class Pool:
@@ -66,18 +54,18 @@ class Pool:
                 for whole, part in ((self.train, planner.split.train), (self.test, planner.split.test))
             )
         families = np.array([option.family for option in self.options])
-        self.places = {family: np.flatnonzero(families == family) for family in ROWS}
+        self.places = {family: np.flatnonzero(families == family) for family in rows.ROWS}
         if setting.verify_token_s <= 0:  # then the widest tree costs no more than one draft
-            self.places |= {family: np.array([], dtype=np.int64) for family in TREES}
+            self.places |= {family: np.array([], dtype=np.int64) for family in rows.TREES}
         if setting.risk_limit <= 0:
-            self.places[CERTIFIED] = self.places[KEEPING] = np.array([], dtype=np.int64)
+            self.places[rows.CERTIFIED] = self.places[rows.KEEPING] = np.array([], dtype=np.int64)
         self.lossless = np.array([option.lossless for option in self.options])
         self.value = setting.value(self.train)
         capacity = setting.objective == "capacity"
         self.second = np.mean(setting.speeds(self.train), axis=-1) if capacity else -load(setting, self.train)
         self.broken = planner.limits(self)
         self.kept = ~np.any(list(self.broken.values()), axis=0)
-        for family in (U_HLM, CU_HLM):  # if none keeps the limits, that of the paper's own threshold
+        for family in (rows.U_HLM, rows.CU_HLM):  # if none keeps the limits, that of the paper's own threshold
             if not self.kept[self.places[family]].any():
                 at = [self.options[place].threshold == planner.paper_threshold() for place in self.places[family]]
                 self.places[family] = self.places[family][np.array(at, dtype=bool)]
@@ -121,10 +109,8 @@ class Planner:
     @cached_property
     def part_totals(self) -> tuple[Array, Array]:
         """The total counts of the options on the training and the test texts, (options, counts) each."""
-        train, test = (
-            np.stack([option.counts[part].sum(axis=0) for option in self.options])
-            for part in (self.split.train, self.split.test)
-        )
+        parts = (self.split.train, self.split.test)
+        train, test = (np.stack([option.counts[part].sum(axis=0) for option in self.options]) for part in parts)
         return train, test
 
     def pool(self, setting: Setting) -> Pool:
@@ -155,7 +141,7 @@ class Planner:
         by_level = {
             option.threshold: option
             for option in self.options
-            if option.family in (OURS, U_HLM, CU_HLM)
+            if option.family in (rows.OURS, rows.U_HLM, rows.CU_HLM)
             and option.draft_length == 1
             and option.threshold > -np.inf
             and group_of(option) == group
@@ -172,10 +158,7 @@ class Planner:
 
     def limits(self, pool: Pool) -> dict[str, Array]:
         setting = pool.setting
-        if setting.risk_limit <= 0:
-            broken = {"risk": ~pool.lossless}
-        else:
-            broken = {"risk": np.array([not self.safe(option, setting) for option in pool.options])}
+        broken = {"risk": np.array([not self.safe(option, setting) for option in pool.options])}
         if setting.latency_s is not None:
             rate = np.array([setting.link.quantile(setting.latency_share)])
             broken["latency"] = setting.round_seconds(pool.train, rate)[..., 0] > setting.latency_s
@@ -214,11 +197,11 @@ class Planner:
         return None if place is None or not pool.kept[place] else pool.options[place]
 
     def ours(self, setting: Setting) -> Option | None:
-        return self.best([name for name, row in ROWS.items() if row.ours], setting)
+        return self.best([name for name, row in rows.ROWS.items() if row.ours], setting)
 
     def chosen(self, setting: Setting) -> Option:
         """Return the best option of all that are known to run."""
-        best = self.best([name for name in ROWS if name not in UNRUN], setting)
+        best = self.best([name for name in rows.ROWS if name not in rows.UNRUN], setting)
         if best is None:
             raise UserError(self.nearest(self.pool(setting)))
         return best
@@ -264,11 +247,11 @@ class Planner:
     def menu(self) -> list[dict[str, Any]]:
         """Return every option as plain values, for a page that makes plans for other links and limits."""
         dear = replace(self.setting, verify_token_s=self.setting.verify_token_s or 1e-12)  # so that trees are listed
-        usual = {option for family in ROWS for option in self.candidates(family, dear, lossless=True)}
+        usual = {option for family in rows.ROWS for option in self.candidates(family, dear, lossless=True)}
         entries = []
         allowed = np.inf if self.setting.leak_bits is None else self.setting.leak_bits
         for option in self.options:
-            if option.leak_bits > allowed + _TOLD or option.family == KEEPING:
+            if option.leak_bits > allowed + _TOLD or option.family == rows.KEEPING:
                 continue  # a server that repeats the rounds of a device that skips follows from that device's
             train, test = (option.counts[part].sum(axis=0) for part in (self.split.train, self.split.test))
             losses = (("text", option.loss), ("token", option.token_loss))
@@ -305,7 +288,7 @@ class Planner:
     def lengths(self) -> list[tuple[int, float, float]]:
         """Return K, tokens a round and tokens/s of a server with its own draft, on held-out prompts."""
         pool, passes = self.pool(self.setting), COUNTS.index("passes")
-        totals = {int(pool.options[place].draft_length): pool.test[place] for place in pool.places[COLOCATED]}
+        totals = {int(pool.options[place].draft_length): pool.test[place] for place in pool.places[rows.COLOCATED]}
         speeds = {k: float(np.mean(self.setting.speeds(total))) for k, total in totals.items()}
         return [(k, float(totals[k][0] / totals[k][passes]), speeds[k]) for k in sorted(totals)]
 
@@ -316,7 +299,7 @@ class Planner:
         def seconds(one: Option) -> Array:
             return self.setting.mean_seconds(split.sums(one.counts, split.test))
 
-        own, others = seconds(option), (pool.options[place] for place in pool.places[COLOCATED])
+        own, others = seconds(option), (pool.options[place] for place in pool.places[rows.COLOCATED])
         alike = [option, *(one for one in others if not (ratio(seconds(one), own) + -1.0).sign)]
         return int(min(one.draft_length for one in alike)), int(max(one.draft_length for one in alike))
 
@@ -348,6 +331,5 @@ class Planner:
         if setting.energy_j is not None:
             free["--energy"] = {"energy_j": None}
         others = {name: replace(setting, **change) for name, change in free.items()}
-        return [
-            name for name, looser in others.items() if self.value_of(self.chosen(looser), looser) > now * (1 + EQUAL)
-        ]
+        better = now * (1 + EQUAL)
+        return [name for name, looser in others.items() if self.value_of(self.chosen(looser), looser) > better]

@@ -20,16 +20,13 @@ from validation.trace.reader import TraceChunk, probabilities
 
 Array = NDArray[Any]
 
-BINS = 40
-"""Bins of the uncertainty, each 1/40 wide; bin b holds b/40 < u ≤ (b + 1)/40."""
+BINS = 40  # Bins of the uncertainty, each 1/40 wide; bin b holds b/40 < u ≤ (b + 1)/40
 THRESHOLDS = np.arange(1, 21) / 20
 """Thresholds of the uncertainty for which counts are computed, besides "skip nothing"."""
-WIDEST = 1024
-"""Tokens of a row that is quantised, the likeliest: the largest support."""
+WIDEST = 1024  # Tokens of a row that is quantised, the likeliest: the largest support
 CENTRES = np.append((np.arange(BINS - 1) + 0.5) / BINS, 0.999)
 """Uncertainty that stands for each bin. Nearly all tokens of the last bin have an uncertainty close to 1."""
-MOST_CHILDREN = 4
-"""Drafts of one position, at most."""
+MOST_CHILDREN = 4  # Drafts of one position, at most
 ROUNDING = 1e-9  # of a sum of probabilities
 
 

@@ -29,14 +29,11 @@ Array = NDArray[Any]
 
 VERSION = 11
 DRAFT_LENGTHS = tuple(range(1, 9))
-BUDGETS = (100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0)
-"""Bits that end a round of c-sqs; 5,000 in the paper."""
+BUDGETS = (100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0)  # Bits that end a round of c-sqs; 5,000 in the paper
 ADAPTIVE = tuple(number for number, lattice in enumerate(LATTICES) if lattice.k is None)
 """Lattices whose support, and so the bits of a draft, the device knows only after the draft model's pass."""
-MOST_TEXTS = 320
-"""Texts of a profile; of a longer trace, evenly spaced prompts are taken."""
-BLOCK = 2**21
-"""Probabilities of a block."""
+MOST_TEXTS = 320  # Texts of a profile; of a longer trace, evenly spaced prompts are taken
+BLOCK = 2**21  # Probabilities of a block
 _GROUP = 40  # texts whose counts are computed together
 _WORKERS = 2
 

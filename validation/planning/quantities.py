@@ -10,8 +10,7 @@ _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z
 RATES = {"k": 1e3, "M": 1e6, "G": 1e9, "bit/s": 1.0, "bps": 1.0}
 RATES |= {f"{prefix}{unit}": RATES[prefix] for prefix in ("k", "M", "G") for unit in ("bit/s", "bps", "b/s")}
 SMALLEST, LARGEST = 1e-18, 1e18  # of any quantity in its SI unit; products of a few such numbers stay finite
-MOST_LEAK = 6.0
-"""Bits that the sizes of a round may tell at most: a policy holds 64 sizes."""
+MOST_LEAK = 6.0  # Bits that the sizes of a round may tell at most: a policy holds 64 sizes
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 JOULES, WATTS = {"J": 1.0, "mJ": 1e-3}, {"W": 1.0, "mW": 1e-3}
 SPEEDS = {"/s": 1.0, "tokens/s": 1.0}

@@ -171,7 +171,6 @@ def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | Non
 
 
 def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:
-
     def plain(listed: Listed | None) -> dict[str, Any] | None:
         if listed is None:
             return None

@@ -42,8 +42,7 @@ FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
 """The fields of each kind, and their types."""
 SAME = ("method", "messages", "shared_seed", "lossless", "streamed", "vocabulary", "tokenizer", "draft", "target")
 ERROR = 0.05  # of the bound on the risk of skips
-SAMPLED = ("temperature", "top_p", "keyed", "audit")
-"""Fields in which all runs of a file agree."""
+SAMPLED = ("temperature", "top_p", "keyed", "audit")  # Fields in which all runs of a file agree
 BEGUN = b'{"kind": "run", "format": "hlm record"'  # the first bytes of a record
 
 

@@ -28,12 +28,9 @@ Array = NDArray[Any]
 _LEAST = 1e-9  # seconds of a pass
 MOST_ROUNDS, EACH = 40_000, (60, 400)
 """Rounds that are simulated for a prediction: of all users, and of each one."""
-SCREENED = 8_000
-"""The same for each rule that is tried, at most ``EACH[0]`` of each user."""
-SPREAD = 0.02
-"""Of the times away from the server: without any, users who meet in a pass would meet for ever."""
-WAIT_WORTH = 1.01
-"""A server waits for company only if this makes the users faster by more than the simulation's noise."""
+SCREENED = 8_000  # The same for each rule that is tried, at most EACH[0] of each user
+SPREAD = 0.02  # Of the times away from the server: without any, users who meet in a pass would meet for ever
+WAIT_WORTH = 1.01  # A server waits for company only if this makes the users faster by more than the simulation's noise
 LONGER = 1.1
 """Times away that are longer by this factor tell how much a speed depends on them, and the rest on the server."""
 

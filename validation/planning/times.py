@@ -21,8 +21,7 @@ from validation.trace.sealed import read_sealed, write_sealed
 
 FORMAT, VERSION = "hlm times", 2
 FEWEST, FAR = 3, 8  # passes of the target that a plane takes; how far beyond the measured ones a table goes
-TOKENS = "tokens"
-"""The format of messages whose serialisation a plan adds to each exchange."""
+TOKENS = "tokens"  # The format of messages whose serialisation a plan adds to each exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +115,8 @@ class Times:
         rounds = times.rounds
         seconds = [times.draft, times.socket, times.token, rounds.drafting, rounds.waiting, rounds.passing]
         seconds += [timing.time for timing in times.passes] + [timing.time for timing in times.serialisation]
-        if not all(0 < timing.median_s < math.inf for timing in seconds) or not any(
-            timing.batch == 1 for timing in times.passes
-        ):
+        alone = any(timing.batch == 1 for timing in times.passes)
+        if not alone or not all(0 < timing.median_s < math.inf for timing in seconds):
             raise ValueError("a time is not above 0, or no pass is of one text")
         return times
 

@@ -16,14 +16,10 @@ from validation.planning.profile import Profile, remembered
 from validation.trace.reader import Trace, TraceChunk, probabilities
 
 Array = NDArray[Any]
-SAMPLE = 384
-"""Positions of the sample; each needs a sort of its rows."""
-DISTORTION = 0.1
-"""θ of cu-hlm (21), (24)."""
-CERTIFIED_BIAS = "certified, Bias"
-"""How the kind of messages begins whose Bias is bounded."""
-ANY = 0.0
-"""The threshold of a method that is asked for its messages alone."""
+SAMPLE = 384  # Positions of the sample; each needs a sort of its rows
+DISTORTION = 0.1  # θ of cu-hlm (21), (24)
+CERTIFIED_BIAS = "certified, Bias"  # How the kind of messages begins whose Bias is bounded
+ANY = 0.0  # The threshold of a method that is asked for its messages alone
 
 
 def messages(

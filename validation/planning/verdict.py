@@ -83,9 +83,8 @@ def limits_said(given: Mapping[str, Any], asked: Aim, row: Row) -> str:
     parts = [] if setting.risk_limit else ["nothing is lost (--risk)"]
     for name, (number, limit, scale, unit) in limits.items():
         if given[name] is not None and (limit or name != "risk"):
-            above = (
-                ", above it: it was chosen on other prompts" if float(f"{number or 0.0:.3g}") > (limit or 0.0) else ""
-            )
+            exceeded = float(f"{number or 0.0:.3g}") > (limit or 0.0)
+            above = ", above it: it was chosen on other prompts" if exceeded else ""
             here = f" (here {scale * (number or 0.0):.3g}{unit}{above})" if asked.name == ONE_USER else ""
             parts.append(f"{name} {given[name]}{here}")
     return f"limits: {', '.join(parts)}"

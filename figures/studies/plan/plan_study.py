@@ -25,9 +25,10 @@ from validation.decoding.wire import index_bits
 from validation.models.pair import load_pair
 from validation.planning.option import Option
 from validation.planning.plan import Planner
+from validation.planning.plan_for import prepared
 from validation.planning.planners import planner_of_trace
 from validation.planning.request import Request
-from validation.planning.setting import Setting, constant_link, recorded_link
+from validation.planning.setting import recorded_link
 from validation.plots.common.style import DARK, PAGE, PALE, axis, name_axes
 
 Array = NDArray[Any]
@@ -111,10 +112,9 @@ def decoded(
 def main() -> None:
     """Run the study for the built-in pair, write its JSON and draw it."""
     asked = given(__doc__, "trace", "links", "work", "out", most=40)
-    setting = Setting(constant_link(1e7, ROUND_TRIP_S), *TIMES)
-    planner, about = planner_of_trace(asked.trace, setting, cache=asked.work)
-    times = Request(draft_s=TIMES[0], verify_s=TIMES[1]).with_server_draft(about["evidence"]["parameter_ratio"])
-    planner = replace(planner, setting=replace(setting, server_draft_s=times.server_draft_s))
+    request = Request(rate_bps=1e7, round_trip_s=ROUND_TRIP_S, draft_s=TIMES[0], verify_s=TIMES[1])
+    planner, about = planner_of_trace(asked.trace, request.setting(), cache=asked.work)
+    request, planner = prepared(request, planner, about["evidence"])
     links = links_of(asked.links)
     # the device that drafts on has the same counts on every link where it applies: the last option
     planner = replace(planner, options=[*planner.options, *planner.candidates(STREAMED, planner.setting)])
@@ -139,7 +139,7 @@ def main() -> None:
         "evidence": {**about["evidence"], "trace": asked.trace.name},
         "prompts": planner.split.prompts,
         "times_s": TIMES,
-        "server_draft_s": times.server_draft_s,
+        "server_draft_s": request.server_draft_s,
         "round_trip_s": ROUND_TRIP_S,
         "new_tokens": NEW_TOKENS,
         "links": {"recorded": len(links) - len(SNR_DB), "fading": len(SNR_DB)},

@@ -15,7 +15,7 @@ from hlmtheory.policy.answers import answer_size, coded_answer
 from hlmtheory.policy.device import ANSWER_BITS
 from validation.decoding.methods.rows import CERTIFIED
 from validation.planning.option import Option
-from validation.planning.profile import DRAFT_LENGTHS, Profile, rejection_bits, remembered, reply_bits
+from validation.planning.profile import DRAFT_LENGTHS, Profile, digest, rejection_bits, remembered, reply_bits
 from validation.planning.rounds import COUNTS
 from validation.planning.truncated import sampled_chunks
 from validation.trace.reader import Trace, probabilities
@@ -41,7 +41,7 @@ def answer_options(profile: Profile, answers: Mapping[float, float]) -> Iterator
 def answer_bits(trace: Trace, profile: Profile, cache: Path | None = None) -> dict[float, float]:
     """Return the mean bits of p̂ after a rejection, by limit that 24 bits a probability keep."""
     limits = [limit for limit in LIMITS if limit >= profile.vocabulary * 2.0**-ANSWER_BITS]
-    key = {"limits": limits, "positions": trace.positions, "rejection": float(profile.rejection.sum())}
+    key = {"limits": limits, "trace": digest(trace)}
     return dict(zip(limits, remembered(cache, key, lambda: _measured(trace, limits)), strict=True))
 
 

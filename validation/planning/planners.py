@@ -49,7 +49,7 @@ def planner_of_trace(
     profile = profile_of(trace, kept, report)
     split = split_prompts(profile.prompts, seed)
     line = fitted_line(profile, split.train)
-    cut = messages(trace, profile, line, setting.bias, messages_file)
+    cut = messages(trace, line, setting.bias, messages_file)
     imported = trace.manifest.get("processing")
     about = {
         "evidence": {

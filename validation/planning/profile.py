@@ -103,8 +103,12 @@ def profile_of(trace: Trace, cache: Path | None = None, report: Report | None = 
 
 def _key(trace: Trace) -> str:
     settings = [VERSION, BUDGETS, DRAFT_LENGTHS, MOST_TEXTS, list(CODECS)]
-    journal = hashlib.sha256((trace.path / JOURNAL).read_bytes()).hexdigest()
-    return checksum({"journal": journal, "settings": settings})
+    return checksum({"journal": digest(trace), "settings": settings})
+
+
+def digest(trace: Trace) -> str:
+    """Return the digest of a trace's journal, which tells it from every other trace."""
+    return hashlib.sha256((trace.path / JOURNAL).read_bytes()).hexdigest()
 
 
 def remembered(file: Path | None, key: Any, make: Callable[[], Any]) -> Any:

@@ -12,7 +12,7 @@ from validation.decoding.methods.single_draft import CuHlm, CuHlmCertified, CuHl
 from validation.decoding.trace_drafts import offline_k
 from validation.planning.option import Line
 from validation.planning.positions import ROUNDING, positions_of, sampled, without_residue
-from validation.planning.profile import Profile, remembered
+from validation.planning.profile import digest, remembered
 from validation.trace.reader import Trace, TraceChunk, probabilities
 
 Array = NDArray[Any]
@@ -22,12 +22,10 @@ CERTIFIED_BIAS = "certified, Bias"  # How the kind of messages begins whose Bias
 ANY = 0.0  # The threshold of a method that is asked for its messages alone
 
 
-def messages(
-    trace: Trace, profile: Profile, line: Line | None, bias: float, cache: Path | None = None
-) -> dict[str, dict[str, Array]]:
+def messages(trace: Trace, line: Line | None, bias: float, cache: Path | None = None) -> dict[str, dict[str, Array]]:
     """Return the messages of each kind of CU-HLM: offline, online, and certified with the given Bias."""
     fit = None if line is None else (line.slope, line.intercept)
-    key = ["whole, without residues", SAMPLE, trace.positions, str(profile.prompts[0]), fit, bias]
+    key = ["whole, without residues", SAMPLE, digest(trace), fit, bias]
 
     def measure() -> dict[str, dict[str, list[float]]]:
         measured = _measure(trace, line, bias)

@@ -220,5 +220,5 @@ def test_a_profile_goes_on_where_it_was_stopped_is_kept_and_recognised(tmp_path,
     assert calls  # another trace
     for one, of, bias in ((trace, profile, 0.05), (another, other, 0.05), (another, other, 0.1)):
         line = fitted_line(of, np.arange(of.texts))
-        kept, anew = (messages(one, of, line, bias, place) for place in (tmp_path / "messages.json", None))
+        kept, anew = (messages(one, line, bias, place) for place in (tmp_path / "messages.json", None))
         assert str(kept) == str(anew)

@@ -7,11 +7,13 @@ import json
 import shlex
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 from validation.cli.display import progress_bar, verdict_screen, waiting
 from validation.cli.exits import Verdict
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from validation.claims.check import Results
     from validation.collection.prompts import Prompt
     from validation.models.pair import Pair
+    from validation.planning.plan import Planner
     from validation.processes import Processes
     from validation.trace.reader import Trace
     from validation.trace.remote import Place
@@ -227,7 +230,22 @@ def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[st
         return {"answer": [f"There is no plan: {error}"]}
     draw(plan.result, f"{plan.planner.setting.link.name}, round trip 20 ms", picture)
     answer = [*plan.result.answer, *plan.result.assumed, *plan.result.notes]
-    return {"answer": answer, "picture": picture, "lengths": plan.planner.lengths()}
+    lengths = plan.planner.lengths()
+    best = max(lengths, key=lambda row: row[2])[0] if lengths else 0
+    tokens = _tokens_by_source(plan.planner, about["split"], trace.manifest.get("prompts", []), best)
+    return {"answer": answer, "picture": picture, "lengths": lengths, "best": best, "sources": tokens}
+
+
+def _tokens_by_source(
+    planner: Planner, split: dict[str, list[str]], prompts: list[dict[str, str]], draft_length: int
+) -> dict[str, float]:
+    """Return the tokens of a round with so many drafts, by source of the prompts."""
+    ids, texts = sorted({one for part in split.values() for one in part}), defaultdict(list)
+    source_of = {one["id"]: one.get("source") or "unnamed" for one in prompts if "id" in one}
+    for text, prompt in enumerate(planner.split.prompt.tolist()):
+        texts[source_of.get(ids[prompt], "unnamed")].append(text)
+    tables = {name: planner.lengths(np.array(own)) for name, own in texts.items()}
+    return {name: tokens for name, table in tables.items() for k, tokens, _ in table if k == draft_length}
 
 
 def print_json(values: dict[str, Any]) -> None:

@@ -285,23 +285,26 @@ class Planner:
             "reply_bits": self.streamed.reply_bits,
         }
 
-    def lengths(self) -> list[tuple[int, float, float]]:
-        """Return K, tokens a round and tokens/s of a server with its own draft, on held-out prompts."""
-        pool, passes = self.pool(self.setting), COUNTS.index("passes")
-        totals = {int(pool.options[place].draft_length): pool.test[place] for place in pool.places[rows.COLOCATED]}
-        speeds = {k: float(np.mean(self.setting.speeds(total))) for k, total in totals.items()}
-        return [(k, float(totals[k][0] / totals[k][passes]), speeds[k]) for k in sorted(totals)]
+    def lengths(self, texts: Array | None = None) -> list[tuple[int, float, float]]:
+        """Return K, tokens a round and tokens/s of a server with its own draft, by default on the held-out texts."""
+        texts = self.split.test if texts is None else texts
+        totals = {int(option.draft_length): option.counts[texts].sum(axis=0) for option in self._own_drafts()}
+        passes, speeds = COUNTS.index("passes"), {k: np.mean(self.setting.speeds(total)) for k, total in totals.items()}
+        return [(k, float(totals[k][0] / totals[k][passes]), float(speeds[k])) for k in sorted(totals)]
+
+    def _own_drafts(self) -> list[Option]:
+        pool = self.pool(self.setting)
+        return [pool.options[place] for place in pool.places[rows.COLOCATED]]
+
+    def told_apart(self, one: Option, other: Option) -> bool:
+        """Return whether the held-out prompts tell which of two options is faster for one user."""
+        counts = (self.split.sums(option.counts, self.split.test) for option in (one, other))
+        return bool((ratio(*map(self.setting.mean_seconds, counts)) + -1.0).sign)
 
     def alike(self, option: Option) -> tuple[int, int]:
         """Return the least and the largest draft length of such a server whose speed prompts do not tell apart."""
-        pool, split = self.pool(self.setting), self.split
-
-        def seconds(one: Option) -> Array:
-            return self.setting.mean_seconds(split.sums(one.counts, split.test))
-
-        own, others = seconds(option), (pool.options[place] for place in pool.places[rows.COLOCATED])
-        alike = [option, *(one for one in others if not (ratio(seconds(one), own) + -1.0).sign)]
-        return int(min(one.draft_length for one in alike)), int(max(one.draft_length for one in alike))
+        lengths = [int(one.draft_length) for one in self._own_drafts() if not self.told_apart(one, option)]
+        return min([*lengths, int(option.draft_length)]), max([*lengths, int(option.draft_length)])
 
     def value_of(self, option: Option, setting: Setting) -> float:
         """Return what an option makes of the objective on the training texts."""

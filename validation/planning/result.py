@@ -9,7 +9,7 @@ import numpy as np
 from validation.acceptance.settings import tied_lengths
 from validation.acceptance.summary import FEWEST_CLUSTERS
 from validation.decoding.intervals import ratio
-from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, OURS, OWN_TREE, SERVER, STREAMED
+from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, OURS, OWN_TREE, SERVER, STREAM, STREAMED
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, aims_of, described, has_device
 from validation.planning.engine_counts import basis_said, counts_of, longest_recorded
 from validation.planning.option import Note, Option
@@ -140,6 +140,10 @@ def _lengths_said(planner: Planner, aims: Sequence[Aim], asked: Aim, counts: Map
     elif asked.name == ONE_USER and planner.split.prompts["test"] > 1 and asked.setting.objective == "throughput":
         tied = tied_lengths(planner.alike(best.option))
         said += [f"{tied} are not told apart by these prompts"] if tied else []
+        longest = best.option.draft_length == planner.lengths()[-1][0]
+        said += ["the longest that is planned"] if longest else []
+        plain = next((one.option for one in asked.rows if one.family == STREAM), best.option)
+        said += [] if planner.told_apart(plain, best.option) else ["not told apart from no drafts"]
     full = next(aim for aim in aims if aim.name == FULL_SERVER).best_of(lambda one: not has_device(one))
     if full is not None and full.option is not best.option:
         length = f"K = {full.option.draft_length:g}" if is_fixed_length(full) else full.family

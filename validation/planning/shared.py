@@ -133,7 +133,7 @@ class Shared:
             return [each], []
         server = (
             f"The server is busy {queue.busy:.0%} of the time; a pass has {queue.batch:.3g} of at most "
-            f"{self.setting.server_batch} texts, and a text waits {1e3 * queue.waits_s.mean():.0f} ms for it."
+            f"{counted(self.setting.server_batch, 'text')}, and a text waits {1e3 * queue.waits_s.mean():.0f} ms for it."
         )
         return [f"{each}, simulated with mean rounds"], [server]
 

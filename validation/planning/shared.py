@@ -131,9 +131,10 @@ class Shared:
         each, queue = f"{' to '.join(ends)} each", served.queue
         if queue is None:
             return [each], []
+        most, wait = counted(self.setting.server_batch, "text"), 1e3 * queue.waits_s.mean()
         server = (
-            f"The server is busy {queue.busy:.0%} of the time; a pass has {queue.batch:.3g} of at most "
-            f"{counted(self.setting.server_batch, 'text')}, and a text waits {1e3 * queue.waits_s.mean():.0f} ms for it."
+            f"The server is busy {queue.busy:.0%} of the time; a pass has {queue.batch:.3g} of at most {most}, and a text "
+            f"waits {wait:.0f} ms for it."
         )
         return [f"{each}, simulated with mean rounds"], [server]
 

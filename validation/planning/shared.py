@@ -133,8 +133,8 @@ class Shared:
             return [each], []
         most, wait = counted(self.setting.server_batch, "text"), 1e3 * queue.waits_s.mean()
         server = (
-            f"The server is busy {queue.busy:.0%} of the time; a pass has {queue.batch:.3g} of at most {most}, and a text "
-            f"waits {wait:.0f} ms for it."
+            f"The server is busy {queue.busy:.0%} of the time; a pass has {queue.batch:.3g} of at most {most}, and a "
+            f"text waits {wait:.0f} ms for it."
         )
         return [f"{each}, simulated with mean rounds"], [server]
 

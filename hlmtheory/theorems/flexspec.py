@@ -124,7 +124,7 @@ def slower_shortens():
     T_marginal(n), forcing a smaller K_n^* to avoid congestion" under E[τ | K] ≈ γ̂K "for moderate values of K"; on Fig.
     2, "In weak-signal regimes, where the communication cost dominates", "shifting the optimal solution K_n^* toward
     smaller values" without it. R/1000 is such a regime: 336 ms of the link, and 32.5 of F₀ + m₀. At the printed times,
-    432 ms or more of Cloud-Only (Table III) and 8.5 to 12 ms a draft (Table V), F₀/m₀ is about 36 or more, and with O/b
+    415 ms or more of Cloud-Only (Table III) and 8.5 to 12 ms a draft (Table V), F₀/m₀ is about 34 or more, and with O/b
     = 20 the statement holds; on the Raspberry Pi, 145 ms a draft, F₀/m₀ is 3 to 8. Instead:
     draft_length.slower_shortens_if.
     """

@@ -350,7 +350,7 @@ def _show_planned(console: Console, summary: Summary, length: Estimate, planned:
 def _may_copy(summary: Summary) -> bool:
     """Return whether drafts may be copies although nothing says so; a copy has no q to be drawn from."""
     known = bool(summary.lengths) and summary.lengths[0].same_text is not None
-    return known and not summary.copied and summary.draft_sampling != "sampled"
+    return known and not summary.copied and summary.draft_sampling is None
 
 
 def _token_table(summary: Summary) -> tuple[list[str], list[list[str]]]:

@@ -150,6 +150,8 @@ def plan(
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
+    if given["objective"] == "cost":
+        said_setting += f"; prices {given['server_price']:g} a second of the server, {given['time_price']:g} of waiting"
     also = [f"; {name} {given[name[2:].replace('-', '_')]}" for name in ALSO if name not in left_out]
     said_setting += f"{''.join(also)}; {limits_said(given, result.asked, result.row_of(result.asked.best))}"
     evidence = about["evidence"]
@@ -186,7 +188,7 @@ BELONGS = {
     **{"link_name": "link_csv", "named": "policy", "alone": "policy", "vocabulary": "acceptance"},
     **dict.fromkeys(("server_price", "time_price"), "objective"),
 }
-ALSO = ("--down-rate", "--between-time", "--bias", "--seal", "--server-batch")
+ALSO = ("--between-time", "--bias", "--seal", "--server-batch")
 NO_ROWS = "counts have no distributions of the models; plan from a trace (hlm validate or hlm import)"
 NO_USERS = "several users are planned from a trace (hlm validate or hlm import); --objective capacity takes counts too"
 AGAINST = (
@@ -338,6 +340,7 @@ def _request(given: dict[str, Any]) -> Request:
         energy_j=None if given["energy"] is None else read.read_energy("--energy", given["energy"]),
         users=(count := 2 if users.endswith(".csv") else int(users)),  # of a file, until it is read
         server_batch=given["server_batch"] or count,
+        batch_assumed=given["server_batch"] is None,
         recorded=None if given["link_csv"] is None else find_link(given["link_csv"], given["link_name"]),
         **{name: given[name] for name in SAME},
     )

@@ -25,6 +25,7 @@ from validation.printable import counted
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token", "fair": "tok/s each"}
 """The column that decides, by the objective."""
 NONE = "–"
+WIDEST_NAME = 26  # characters, so that the table fits 80 columns
 _LEAST = 1e-12  # seconds of a server for a token
 CELLS = {
     "threshold": ("threshold", ".3g"),
@@ -80,7 +81,7 @@ def _print_policies(console: Console, result: Result) -> None:
         risk, bits = (NONE if value is None else format(value, form) for value, form in cells)
         mark = {"measured": " (m)", "proved": ""}.get(row.text_risk.basis, " (c)")
         users = _times_said(most / max(row.server_s_per_token.value or 0.0, _LEAST))
-        lines.append([_with_breaks(row), three_digits(speed.value or 0.0), users, f"{risk}{mark}", bits])
+        lines.append([_with_breaks(row, lengths=True), three_digits(speed.value or 0.0), users, f"{risk}{mark}", bits])
     styles = ["dim" if row.breaks else "bold" if row is best else "" for row in rows]
     print_table(console, "", heads, lines, left=("policy",), styles=styles)
 
@@ -118,11 +119,11 @@ def _most_users(result: Result) -> str:
         rivals = [base] if base in equal else [one for one in equal if not one.option.row.ours]
         best = sorted(rivals, key=lambda one: (one.second, one.family == DEVICE))[-1:]
         best += [one for one in equal if one.option.row.ours and base not in equal]
-        speed = f"one user alone gets {three_digits(best[0].second)} tokens/s"
-        return f"{', or '.join(map(with_length, best))} ({most}; {speed})"
+        alone = "" if is_together(result.asked) else f"; one user alone gets {three_digits(best[0].second)} tokens/s"
+        return f"{', or '.join(map(with_length, best))} ({most}{alone})"
 
     texts = counted(aim.setting.server_batch, "text")
-    said = f"Users of a full server, {texts} a pass, over those of {with_length(base)}: most with "
+    said = f"Users of a full server, {texts} a pass, over those of {with_length(base)}: within the limits most with "
     said += named(aim.best, aim.rows)
     exact = aim.best_of(lambda one: one.option.lossless)
     if exact is not None and not aim.best.option.lossless:
@@ -130,8 +131,12 @@ def _most_users(result: Result) -> str:
     return f"{said}."
 
 
-def _with_breaks(row: Row) -> str:
+def _with_breaks(row: Row, *, lengths: bool = False) -> str:
     name = NAMES.get(row.policy, row.policy)
+    length = row.draft_length.value or 0.0
+    longer = f"{name}, K = {length:g}"
+    if lengths and not row.breaks and length >= 1 and length % 1 == 0 and len(longer) <= WIDEST_NAME:
+        name = longer
     return f"{name} (breaks {', '.join(row.breaks)})" if row.breaks else name
 
 

@@ -46,6 +46,7 @@ class Request:
     objective: str = "throughput"
     users: int = 1
     server_batch: int = 1
+    batch_assumed: bool = True  # it was left out
     server_draft_s: float | None = None
     server_draft_basis: str = "given"
     between_s: float = 0.0

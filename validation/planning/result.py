@@ -18,7 +18,8 @@ from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared
-from validation.planning.verdict import answer_of, is_fixed_length
+from validation.planning.token_time import dear_tokens
+from validation.planning.verdict import answer_of, is_fixed_length, number_said
 
 _DUAL = "dual bound in the model of mean rounds"
 _IF_KEPT = "lossless if the engine accepts drafts by standard rejection sampling or another lossless rule (proved)"
@@ -107,7 +108,7 @@ def make(
     lengths = _lengths_said(planner, aims, asked, counts)
     answer = answer_of(asked, row, guarantee, ", ".join([*each, basis]), said, lengths)
     if planner.streamed is not None and (planner.setting.latency_s or planner.setting.energy_j):
-        answer[3] += "; shared seed, streamed, is not planned under limits of latency or energy"
+        answer[3] += " (shared seed, streamed, is not planned under limits of latency or energy)"
     return Result(
         rows=[described(planner, asked, one) for one in asked.rows],
         aims=aims,
@@ -123,6 +124,8 @@ def make(
             *(note.text for note in notes if best.row.device or not note.of_device),
             *(longest_recorded(best, counts) if counts is not None else []),
             *_notes(planner, asked, few=counts is None and not planner.split.enough),
+            *_allowed_loss(planner, asked),
+            *dear_tokens(planner, next(aim.setting for aim in aims if aim.name == FULL_SERVER)),
         ],
         bounds=[*_no_slower(planner, request), *_any_message(message_gain, ours)],
     )
@@ -168,7 +171,7 @@ def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | Non
         parts.append("a draft of more texts takes the server no longer (else --times)")
     if counts is not None and counts["records"] < FEWEST_CLUSTERS:
         parts.append(f"requests are alike (else give {FEWEST_CLUSTERS} or more records: the interval is too narrow)")
-    if request.users == request.server_batch:
+    if request.batch_assumed:
         room = "of a full server has one text" if request.users == 1 else "has room for all users"
         parts.append(f"a pass {room} (else --server-batch)")
     return [f"Assumes: {'; '.join(f'({n}) {part}' for n, part in enumerate(parts, 1))}."] if parts else []
@@ -242,6 +245,21 @@ def _without_loss(planner: Planner, asked: Aim) -> list[str]:
     noise = ", within the noise" if low <= 0.0 <= high else ""
     gained = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster than without"
     return [f"{gained}{noise}."]
+
+
+def _allowed_loss(planner: Planner, asked: Aim) -> list[str]:
+    """Return what a device gains by the loss that is allowed, if the plan loses nothing."""
+    device = asked.best_of(has_device)
+    exact = asked.best_of(lambda one: has_device(one) and one.option.lossless)
+    usual = asked.name == ONE_USER and asked.setting.objective == "throughput"
+    if not (usual and device and exact and asked.best.option.lossless) or device.value <= exact.value * 1.005:
+        return []
+    counts = (planner.split.sums(one.option.counts, planner.split.test) for one in (exact, device))
+    gain = ratio(*map(asked.setting.mean_seconds, counts)) + -1.0
+    return [
+        f"The allowed loss makes a device {gain.value:.1%} ({gain.low or 0.0:.1%} to {gain.high or 0.0:.1%}) faster: "
+        f"{device.name}, {number_said(asked, device)}."
+    ]
 
 
 def _no_slower(planner: Planner, request: Request) -> list[str]:

@@ -55,10 +55,12 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
         ("each token of it", token_s, basis("--verify-token-time")),
         ("server's draft", request.server_draft_s or request.draft_s, server_draft),
     )
+    down = f"down {request.link().down_bps / 1e6:.3g} Mbit/s"
     of_link = basis("--rate" if request.recorded is None else "--link-csv")
     if request.fading != "none":
         link += " (fading given)" if of_link == "default" else " (SNR by default)" if "--snr" in left_out else ""
     by_basis = {of_link: [link]}
+    by_basis.setdefault(basis("--down-rate"), []).append(down)
     for what, seconds, why in times:
         if seconds or what == "round trip":
             by_basis.setdefault(why, []).append(f"{what} {1e3 * seconds:.3g} ms")
@@ -163,10 +165,7 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
     best, own = asked.best, asked.best.option.row.device
     strongest = asked.best is asked.rival or plainest(asked, asked.best)[1]
     rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
-    lossless, lossy = best.option.lossless, None
-    if lossless and strongest and rival is not None and not rival.option.lossless:
-        exact = asked.best_of(lambda one: one.option.lossless and one.option.row.device is not own)
-        rival, lossy = (exact, rival) if exact is not None else (rival, None)
+    lossless = best.option.lossless
     title = (f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival") + " within the limits"
     server = asked.best_of(lambda one: not one.option.row.device and one.family != best.family)
     words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
@@ -176,10 +175,14 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
         return f"{number_said(asked, listed)}{share}"
 
     named = [rival]
-    if server is not None and not own and (rival is None or server.value > (lossy or rival).value):
-        named.append(server)
+    if server is not None and not own and (rival is None or server.value > rival.value):
+        exact = asked.best_of(lambda one: one.option.lossless and one.option.row.device)
+        lossy = lossless and rival is not None and not rival.option.lossless and exact is not None
+        rival = exact if lossy else rival
+        named = [rival, server]
         drafts = ", without drafts" if server.family in (SERVER, STREAM) else ""
         title = f"Strongest rival: {with_length(server)}{drafts}: {priced(server)}; best with a device"
+        title += ", without loss" if lossy else ""
     if strongest and not own and counts is not None:
         title += " (counts cannot price SQS or shared seeds)"
     if rival is None:
@@ -192,8 +195,6 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
         said += f"; it needs {_needs(rival)}" if own or not strongest else ""
         if counts is not None and rival.option.codec == 0:  # the target's distribution after a rejection
             said += counts.rejection
-    if lossy is not None:
-        said += f"; with the allowed loss: {plainest(asked, lossy)[0]}: {priced(lossy)}"
     if lossless and (rival is None or rival.option.lossless):
         return said
     exact = asked.best_of(lambda one: one.option.lossless and (not lossless or one.option.row.device is not own))

@@ -275,8 +275,8 @@ def check_rival(oracle: "Oracle", values, allowed, best: int, aim) -> None:
     if said.startswith("Strongest rival: "):
         pools.insert(0, allowed & ~oracle.device & (families != aim.best.family))
     lossy = not aim.best.option.lossless
-    if "; with the allowed loss" in said:
-        pools[-1:] = [pools[-1] & oracle.lossless, pools[-1]]
+    if "with a device, without loss" in said:
+        pools[-1] = pools[-1] & oracle.lossless
     rivals = len(pools)
     if "; without loss" in said:
         pools.append(allowed & oracle.lossless & (other_kind | lossy))

@@ -57,7 +57,7 @@ def paint_bounds(numbers: Numbers) -> Canvas:
     styles = {
         "TV(r, r̂)": (r"TV(r, $\hat{r}$)", true),
         "sharp bound": (r"sharp: $\Delta_k/\max(T, \hat{T})$", looks.LOOKS["certified"]),
-        "published (20)": (r"(20), published: $2\Delta_k/T$", {"color": MIDDLE}),
+        "published (20)": (r"(20), printed: $2\Delta_k/T$", {"color": MIDDLE}),
         online: (f"(23), {online.replace(' (23)', '')}", looks.LOOKS[f"online {samples.SHOWN[0]:g}"]),
         "Δ_k/(q_d β_d)": (r"for a known $\beta_d$: $\min(1, \Delta_k/(q_d \beta_d))$", {"color": "0.6"}),
         "Bias": ("Bias", true),

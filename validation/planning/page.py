@@ -75,8 +75,9 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "command": plan.get("command", "python3 hlm plan"),
         "basis": _basis(plan),
         "names": NAMES,
-        "greedy": plan["evidence"].get("draft_sampling") == "greedy",
-        "interval": None if plan.get("users") else _interval(plan["answer"]),
+        "flags": _flags(plan["evidence"]),
+        "told": None if plan.get("users") else _stated(plan["answer"], r"^Use: .* a round \((.*)\)"),
+        "interval": None if plan.get("users") else _stated(plan["answer"], r"^Speed: .*?\((95%[^)]*)\)"),
     }
 
 
@@ -85,10 +86,17 @@ def _basis(plan: Mapping[str, Any]) -> str:
     return counted(plan["prompts"]["test"], "held-out prompt") if steps is None else counted(steps, "round")
 
 
-def _interval(answer: Sequence[str]) -> str | None:
-    """Return the interval that the command states behind the speed of its answer."""
-    stated = re.search(r"\((95%[^)]*)\)", answer[1]) if answer else None
+def _stated(answer: Sequence[str], pattern: str) -> str | None:
+    """Return what a line of the command's answer states in brackets; None if it does not."""
+    stated = re.search(pattern, "\n".join(answer), re.MULTILINE)
     return stated and stated[1]
+
+
+def _flags(evidence: Mapping[str, Any]) -> str:
+    """Return the flags of vLLM for K drafts; "" for counts of another engine, whose flags differ."""
+    drawn = evidence.get("draft_sampling") != "greedy" and evidence.get("verification") != "match"
+    sampled = ", draft_sample_method = probabilistic" if drawn else ""
+    return f"vLLM: num_speculative_tokens = K{sampled}" if evidence.get("engine", "vllm").startswith("vllm") else ""
 
 
 def _recorded(plan: Mapping[str, Any]) -> bool:

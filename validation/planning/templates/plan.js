@@ -222,7 +222,7 @@ function aimsOf(s) {
 }
 
 /** The options that the map compares, and the fastest of them that keeps the limits; the first of equal ones, and `before` if it is one. */
-const counted = (s) => poolsOf(s, ...POLICIES.filter((policy) => ![...UNRUN, STREAMED].includes(policy) && (byId("stream").checked || !STREAMING.includes(policy))));
+const counted = (s, streaming) => poolsOf(s, ...POLICIES.filter((policy) => ![...UNRUN, STREAMED].includes(policy) && (streaming.includes(policy) || !STREAMING.includes(policy))));
 const fastest = (s, pool, before) => faster(largest(before && before.policy !== STREAMED ? [before, ...pool] : pool, s, keeps(s)), streamed(s), s);
 
 /** Users of a full server, over those of its best option without a device. */
@@ -252,15 +252,16 @@ function form(digits) {
 }
 const four = form(4), three = form(3), two = form(2), whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const say = (number) => three.format(number);
-const percent = (share) => `${whole.format(100 * share)}%`;
-const speedOf = (option, s) => `${say(meanSpeed(option.test, s))} tokens/s`;
+const percent = (share) => (share < 0.005 ? "under 1%" : `${whole.format(100 * share)}%`);
+const timesSaid = (times) => (times > 1e6 ? "no limit" : times.toFixed(2));
+const speedOf = (option, s) => { const speed = meanSpeed(option.test, s); return `${speed < 999.5 ? speed.toPrecision(3) : whole.format(speed)} tokens/s`; };
 const sure = ", in the mean over calibrations";
 const calibrated = `calibrated on ${data.prompts.calibrate} prompts${sure}`;
 const measured = `measured on ${data.prompts.test} held-out prompts`;
 
 const shortName = (policy) => data.names[policy] ?? policy;
 const named = (option) => (option.option ? `${shortName(option.policy)}, ${option.option}` : shortName(option.policy));
-const withLength = (option) => shortName(option.policy) + (option.option.includes(`K = ${option.draft_length}`) ? `, K = ${option.draft_length}` : "");
+const withLength = (option) => shortName(option.policy) + (option.option.includes(`K = ${option.draft_length}`) ? ` (K = ${option.draft_length})` : "");
 /** A policy that is not ours and as good as the answer, if that is ours; else the answer. */
 function plainest(aim) {
   const use = aim.best, worth = (one) => second(one.test, aim.s);
@@ -364,7 +365,7 @@ function staircase(pool, s) {
 function legend(id, entries) {
   const list = byId(id);
   list.replaceChildren();
-  for (const [kind, text] of entries) put(put(list, "li", {}), "span", { class: `swatch ${kind}` }).after(` ${text}`);
+  for (const [kind, text] of entries) put(put(list, "li", {}), "span", { class: kind && `swatch ${kind}` }).after(` ${text}`);
 }
 
 /** The lines of the first picture: every policy is in one of them, so that the plan's ring is on a line. */
@@ -401,45 +402,50 @@ const KINDS = [OURS, STREAM, SERVER, DEVICE, "a paper's"];
 const STREAMING = [STREAM, COLOCATED, KEEPING, OWN_TREE]; // one kind
 const kindOf = ({ policy }) => (NO_RIVALS.includes(policy) ? 0 : STREAMING.includes(policy) ? 1 : KINDS.includes(policy) ? KINDS.indexOf(policy) : 4);
 
+/** The winners of a map's cells, and of each its runs of cells and its share, the largest first; of equal policies `before` stays. */
+function areasOf(columns, trips, pool, before) {
+  const areas = {}, grid = trips.map((roundTrip) => columns.map((column) => (before = fastest({ ...column, roundTrip }, pool, before))?.policy));
+  grid.forEach((row, j) => row.forEach((policy, i) => {
+    if (!policy) return;
+    const area = areas[policy] ??= { policy, kind: kindOf({ policy }), runs: [], cells: 0 }, run = area.runs.at(-1);
+    if (run?.j === j && row[i - 1] === policy) run.length++;
+    else area.runs.push({ i, j, length: 1 });
+    area.cells++;
+  }));
+  return [grid, Object.values(areas).sort((a, b) => b.cells - a.cells)];
+}
+
 /** Where each policy wins: the fastest that keeps the limits, over the rate and the round trip. */
 function drawMap(s, plan) {
   const rates = logarithmic(Math.min(0.1, s.rate / 1e6), Math.max(1000, s.rate / 1e6));
   const trips = logarithmic(1, Math.max(500, 1e3 * s.roundTrip));
   const { svg, x, y, axes, left, right, top, bottom } = canvas("map", rates, trips, ["rate, Mbit/s", "round trip, ms"]);
   const fine = asked.objective === "throughput" ? 36 : 12, wide = (right - left) / fine, high = (bottom - top) / fine;
-  const pool = counted(s).filter((option) => safe(option, s));
-  const columns = Array.from({ length: fine }, (_, i) => withLink({ ...s, rate: 1e6 * rates.at((i + 0.5) / fine) }));
-  const cells = KINDS.map(() => []), named = KINDS.map(() => new Map());
-  let last = null;
-  for (let j = 0; j < fine; j++) {
-    for (let i = 0; i < fine; i++) {
-      const there = { ...columns[i], roundTrip: trips.at((j + 0.5) / fine) / 1e3 };
-      last = fastest(there, pool, last);
-      if (!last) continue;
-      const kind = kindOf(last), run = cells[kind].at(-1);
-      if (run && run.j === j && run.i + run.length === i) run.length++;
-      else cells[kind].push({ i, j, length: 1 });
-      named[kind].set(last.policy, (named[kind].get(last.policy) ?? 0) + 1);
-    }
-  }
-  const names = named.map((own) => [...own.keys()].map(shortName).join(", "));
-  cells.forEach((runs, kind) => {
+  const [columns, times] = [rates, trips].map(({ at }) => Array.from({ length: fine }, (_, i) => at((i + 0.5) / fine)));
+  const links = columns.map((rate) => withLink({ ...s, rate: 1e6 * rate })), pools = [STREAMING, []].map((more) => counted(s, more).filter((option) => safe(option, s)));
+  const pool = pools[byId("stream").checked ? 0 : 1], before = pool.includes(plan) ? plan : null, here = fastest(s, pool, before);
+  const map = (own, first) => areasOf(links, times.map((ms) => ms / 1e3), own, first), [grid, areas] = map(pool, before);
+  const at = { x: x(s.rate / 1e6), y: y(1e3 * s.roundTrip || 1) };
+  for (const { kind, runs } of areas) {
     const d = runs.map(({ i, j, length }) => `M${(left + i * wide).toFixed(1)},${(bottom - j * high).toFixed(1)}v${(-high - 0.4).toFixed(1)}h${(length * wide + 0.4).toFixed(1)}V${(bottom - j * high).toFixed(1)}z`);
     put(svg, "path", { d: d.join(""), class: `area area${kind}` });
-  });
+  }
+  const edge = (one, other, line, i, j) => (one === (other ?? one) ? "" : `M${left + (i + 1) * wide},${bottom - (j + 1) * high}${line}`);
+  const edges = grid.flatMap((row, j) => row.map((one, i) => edge(one, row[i + 1], `v${high}`, i, j) + edge(one, grid[j + 1]?.[i], `h${-wide}`, i, j)));
+  put(svg, "path", { d: edges.join("") || "M0,0", class: "axis" });
   axes();
-  put(svg, "path", { d: `M${x(s.rate / 1e6)},${top}V${bottom}M${left},${y(1e3 * s.roundTrip || 1)}H${right}`, class: "here" });
-  cells.forEach((runs, kind) => {
-    const rows = runs.filter(({ i, j, length }) => length * wide > 9 * names[kind].length && Math.abs(y(1e3 * s.roundTrip || 1) - bottom + (j + 0.5) * high) > 12);
-    if (!rows.length) return;
+  put(svg, "path", { d: `M${at.x},${top}V${bottom}M${left},${at.y}H${right}`, class: "here" });
+  for (const { policy, kind, runs } of areas) {
+    const name = shortName(policy), rows = runs.filter(({ j, length }) => length * wide > 9 * name.length && Math.abs(at.y - bottom + (j + 0.5) * high) > 12);
+    if (!rows.length) continue;
     const { i, j, length } = rows[rows.length >> 1];
-    put(svg, "text", { x: left + (i + length / 2) * wide, y: bottom - (j + 0.5) * high + 5, "text-anchor": "middle", class: `on area${kind}` }, names[kind]);
-  });
-  put(svg, "circle", { cx: x(s.rate / 1e6), cy: y(1e3 * s.roundTrip || 1), r: 7, class: plan ? `point area${kindOf(plan)}` : "point" });
-  const shares = named.map((own) => [...own.values()].reduce((a, b) => a + b, 0) / fine ** 2);
-  if (!seen && shares[KINDS.indexOf(STREAM)] === 1) { byId("stream").checked = false; later(); } // one colour would say nothing
-  seen = true;
-  legend("legend", KINDS.map((_, kind) => [`area${kind}`, `${names[kind]}: ${percent(shares[kind])}`, shares[kind]]).filter(([, , share]) => share));
+    put(svg, "text", { x: left + (i + length / 2) * wide, y: bottom - (j + 0.5) * high + 5, "text-anchor": "middle", class: `on area${kind}` }, name);
+  }
+  put(svg, "circle", { cx: at.x, cy: at.y, r: 7, class: "point" });
+  const said = ({ policy, cells }) => `${shortName(policy)}\u00a0${percent(cells / fine ** 2)}`, entries = areas.map((one) => [`area${one.kind}`, said(one)]);
+  if (here) entries.push(["ring", `here: ${shortName(here.policy)}`]);
+  const others = areas.every(({ policy }) => STREAMING.includes(policy)) ? map(pools[1], null)[1] : []; // where one colour says little
+  legend("legend", others.length ? [...entries, ["", `without servers that stream: ${others.map(said).join(", ")}`]] : entries);
 }
 
 // ------------------------------------------------------------------------------------------------- the page
@@ -449,7 +455,7 @@ const HEADS = { mean: "tokens/s", users: "users, ×", risk: "risk", bits: "bits 
   kilobytes: "kB/token", median: "tok/s 50%", slow: "tok/s 95%", server: "server ms", gain: "gain" };
 const start = { rate: data.recorded ? RECORDED : asked.rate_bps, fading: asked.fading, snr: asked.snr, roundTrip: asked.round_trip_s,
   draft: asked.draft_s, verify: asked.verify_s, ownDraft: asked.server_draft_s ?? asked.draft_s, token: asked.verify_token_s, batch: asked.server_batch, objective: asked.objective, kind: asked.risk.kind, limit: asked.risk.limit, latency: asked.latency, energy: asked.energy_j };
-let state = { ...start }, seen = false;
+let state = { ...start };
 const STEPS = 300; // of a logarithmic slider
 /** Of each slider: units of the state in one unit of the page, ends, whether it is logarithmic, whether 0 is allowed. */
 const CONTROLS = {
@@ -506,7 +512,7 @@ function drawTable(rows) {
     for (const [key, head] of Object.entries(HEADS)) {
       const [number, basis] = row.cells[key], cell = put(line, "td", { role: "cell", "data-label": head, "data-key": key });
       if (number === null) { cell.textContent = NONE; continue; }
-      if (key === "users") cell.textContent = number > 1e6 ? "no limit" : number.toFixed(2);
+      if (key === "users") cell.textContent = timesSaid(number);
       else cell.textContent = key === "bits" ? whole.format(number) : (key.startsWith("k_") ? four : ["draft_length", "risk"].includes(key) ? two : three).format(number);
       cell.dataset.value = number;
       if (key === "risk" && basis !== "p") cell.textContent += ` (${basis})`;
@@ -519,6 +525,16 @@ const bestOf = (aim, device) => bestKept(aim.every.filter(({ policy }) => !UNRUN
 
 const needsSaid = ({ policy }) => `it needs ${[SERVER, STREAM].includes(policy) ? "no draft model" : `the draft model on the ${WITHOUT_DEVICE.includes(policy) ? "server" : "device"}`}`;
 
+/** The lengths of a server's own drafts, and those that the answer's speed does not tell apart. */
+const LENGTHS = POOLS[COLOCATED].filter(({ option }) => /^K = \d+$/.test(option)).sort((a, b) => a.draft_length - b.draft_length);
+function alike(use, s) {
+  const near = (one) => meanSpeed(one.test, s) >= meanSpeed(use.test, s) * (1 - AS_GOOD);
+  const among = LENGTHS.slice(LENGTHS.findIndex(near), LENGTHS.findLastIndex(near) + 1), speeds = among.map((one) => meanSpeed(one.test, s));
+  if (among.length < 2 || s.objective !== "throughput") return "";
+  const gap = Math.max(...speeds) / Math.min(...speeds) - 1;
+  return `K = ${among[0].draft_length} to ${among.at(-1).draft_length} differ by less than ${0.5 * Math.floor(200 * gap + 1)}%; `;
+}
+
 /** The first lines: the answer to the aim, which is also that of the pictures' rings and the command. */
 function card(aim) {
   const s = aim.s, ids = ["use", "speed", "sure", "rival"];
@@ -528,18 +544,26 @@ function card(aim) {
   const ratio = (one) => `${numberSaid(aim, one)}, ${(value(one.test, s) / value(use.test, s)).toFixed(2)} of the answer's`;
   const against = rival ? [`${ratio(rival)}; ${needsSaid(rival)}.`] : [];
   if (other && other !== rival) against.push(`Best with${own ? "out" : ""} a device: ${withLength(other)}: ${ratio(other)}.`);
-  const flags = use.policy === COLOCATED ? `vLLM: num_speculative_tokens = ${use.draft_length}${data.greedy ? "" : ", draft_sample_method = probabilistic"}; ` : "";
   const given = Object.keys(start).every((key) => s[key] === start[key]);
+  const told = given && data.told ? `${data.told}; ` : LENGTHS.includes(use) ? `${data.flags && `${data.flags.replace("K", use.draft_length)}; `}${alike(use, s)}` : "";
   const interval = given && data.interval ? `${data.interval}; ` : "", late = say(1 / seconds(use.test, s, s.slow)), slow = late === say(meanSpeed(use.test, s)) ? "" : `${late} or more in 95% of the time; `;
-  const lines = [`${flags}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${interval}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how, against.join(" ")];
+  const lines = [`${told}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${interval}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how, against.join(" ")];
   return { use: named(use), speed: speedOf(use, s), sure, rival: rival ? withLength(rival) : "none",
     ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
 }
 
-/** Who carries most users of a full server. */
-function crowd(aim) {
-  const most = plainest(aim), times = usersOf(most.test, aim);
-  return `Users of a full server, ${aim.s.batch === 1 ? "1 text" : `${aim.s.batch} texts`} a pass, over those of ${withLength(aim.base)}: most with ${withLength(most)}: ${times > 1e6 ? "no limit" : times.toFixed(2)}${most.lossless ? "" : " (not lossless)"}; one user alone gets ${speedOf(most, aim.s)}.`;
+/** Who carries most users of a full server, in the words of validation/cli/plan_views.py. */
+function crowd({ s, base, best, rows, every }) {
+  const times = (one) => timesSaid(usersOf(one.test, { s, base })), own = ({ policy }) => NO_RIVALS.includes(policy);
+  const worth = (one) => second(one.test, s) * (one.policy === DEVICE ? 1 + EQUAL : 1);
+  const most = (first, listed) => {
+    const equal = listed.filter((one) => !broken(one, s).length && times(one) === times(first)), rivals = equal.filter((one) => !own(one));
+    const named = equal.includes(base) ? [base] : [...rivals.sort((a, b) => worth(b) - worth(a)).slice(0, 1), ...equal.filter(own)];
+    return `${named.map(withLength).join(", or ")} (${times(first)}; one user alone gets ${speedOf(named[0], s)})`;
+  };
+  const exact = best.lossless ? null : bestKept(every.filter(({ policy, lossless }) => lossless && !UNRUN.includes(policy)), s);
+  const without = exact ? `; without loss with ${most(exact, every.filter(({ lossless }) => lossless))}` : "";
+  return `Users of a full server, ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass, over those of ${withLength(base)}: most with ${most(best, rows)}${without}.`;
 }
 
 function render() {
@@ -552,8 +576,8 @@ function render() {
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
   const notes = plan ? [] : [unmet(s)];
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a budget of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
-  const byLength = POOLS[COLOCATED].filter(({ option }) => /^K = \d+$/.test(option)).sort((a, b) => a.draft_length - b.draft_length);
-  lines.lengths = byLength.length ? `Server with its own draft, tokens/s: ${byLength.map((one) => `K = ${one.draft_length}: ${say(meanSpeed(one.test, s))}`).join(", ")}.` : "";
+  lines.width = s.token > 0 || asked.passes ? "" : "A pass with drafts is taken to last no longer than one without: set the time that each token adds.";
+  lines.lengths = LENGTHS.length ? `Server with its own draft, tokens/s: ${LENGTHS.map((one) => `K = ${one.draft_length}: ${say(meanSpeed(one.test, s))}`).join(", ")}.` : "";
   lines.full = aims[1].best ? crowd(aims[1]) : "";
   lines.note = notes.join(" ");
   lines.brief = `${lines.speed} · ${lines.sure} · ${lines.use}`;
@@ -564,7 +588,7 @@ function render() {
   drawTable(rows);
   drawQuality(s, plan);
   clearTimeout(soon);
-  soon = setTimeout(() => drawMap(s, aim.best), 60); // the slowest part waits until the sliders rest
+  soon = setTimeout(() => drawMap(s, aim.best && plainest(aim)), 60); // the slowest part waits until the sliders rest
 }
 
 let waiting = false, soon = 0;

@@ -8,7 +8,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
 
 
 def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
-    asked, link = plan["request"], plan["link"]
+    asked, link, evidence = plan["request"], plan["link"], plan["evidence"]
     exceeded = 1.0 - np.array([0.5, 0.95, 0.95 if asked["latency"] is None else asked["latency"]["share"]])
     laws = {"rayleigh": Rayleigh(1.0), "rician": Rician(1.0, asked["k_factor"])}
     at_bps = [link["median_bps"], link["p95_bps"], link["late_bps"]]
@@ -75,9 +75,10 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "command": plan.get("command", "python3 hlm plan"),
         "basis": _basis(plan),
         "names": NAMES,
-        "flags": _flags(plan["evidence"]),
-        "told": None if plan.get("users") else _stated(plan["answer"], r"^Use: .* a round \((.*)\)"),
-        "interval": None if plan.get("users") else _stated(plan["answer"], r"^Speed: .*?\((95%[^)]*)\)"),
+        "vllm": evidence.get("engine", "vllm").startswith("vllm"),
+        "sampled": evidence.get("draft_sampling") != "greedy" and evidence.get("verification") != "match",
+        "told": _stated(plan, r"^Use: .* a round \((.*)\)"),
+        "interval": _stated(plan, r"^Speed: .*?\((95%[^)]*)\)"),
     }
 
 
@@ -86,17 +87,10 @@ def _basis(plan: Mapping[str, Any]) -> str:
     return counted(plan["prompts"]["test"], "held-out prompt") if steps is None else counted(steps, "round")
 
 
-def _stated(answer: Sequence[str], pattern: str) -> str | None:
-    """Return what a line of the command's answer states in brackets; None if it does not."""
-    stated = re.search(pattern, "\n".join(answer), re.MULTILINE)
+def _stated(plan: Mapping[str, Any], pattern: str) -> str | None:
+    """Return what a line of the command's answer for one user states in brackets; None if it does not."""
+    stated = None if plan.get("users") else re.search(pattern, "\n".join(plan["answer"]), re.MULTILINE)
     return stated and stated[1]
-
-
-def _flags(evidence: Mapping[str, Any]) -> str:
-    """Return the flags of vLLM for K drafts; "" for counts of another engine, whose flags differ."""
-    drawn = evidence.get("draft_sampling") != "greedy" and evidence.get("verification") != "match"
-    sampled = ", draft_sample_method = probabilistic" if drawn else ""
-    return f"vLLM: num_speculative_tokens = K{sampled}" if evidence.get("engine", "vllm").startswith("vllm") else ""
 
 
 def _recorded(plan: Mapping[str, Any]) -> bool:

@@ -252,7 +252,7 @@ function form(digits) {
 }
 const four = form(4), three = form(3), two = form(2), whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const say = (number) => three.format(number);
-const percent = (share) => (share < 0.005 ? "under 1%" : `${whole.format(100 * share)}%`);
+const percent = (share) => (share < 0.005 ? "under 1%" : share < 1 && share >= 0.995 ? "over 99%" : `${whole.format(100 * share)}%`);
 const timesSaid = (times) => (times > 1e6 ? "no limit" : times.toFixed(2));
 const speedOf = (option, s) => { const speed = meanSpeed(option.test, s); return `${speed < 999.5 ? speed.toPrecision(3) : whole.format(speed)} tokens/s`; };
 const sure = ", in the mean over calibrations";
@@ -408,9 +408,8 @@ function areasOf(columns, trips, pool, before) {
   grid.forEach((row, j) => row.forEach((policy, i) => {
     if (!policy) return;
     const area = areas[policy] ??= { policy, kind: kindOf({ policy }), runs: [], cells: 0 }, run = area.runs.at(-1);
-    if (run?.j === j && row[i - 1] === policy) run.length++;
-    else area.runs.push({ i, j, length: 1 });
     area.cells++;
+    if (run?.j === j && row[i - 1] === policy) run.length++; else area.runs.push({ i, j, length: 1 });
   }));
   return [grid, Object.values(areas).sort((a, b) => b.cells - a.cells)];
 }
@@ -423,29 +422,25 @@ function drawMap(s, plan) {
   const fine = asked.objective === "throughput" ? 36 : 12, wide = (right - left) / fine, high = (bottom - top) / fine;
   const [columns, times] = [rates, trips].map(({ at }) => Array.from({ length: fine }, (_, i) => at((i + 0.5) / fine)));
   const links = columns.map((rate) => withLink({ ...s, rate: 1e6 * rate })), pools = [STREAMING, []].map((more) => counted(s, more).filter((option) => safe(option, s)));
-  const pool = pools[byId("stream").checked ? 0 : 1], before = pool.includes(plan) ? plan : null, here = fastest(s, pool, before);
+  const pool = pools[byId("stream").checked ? 0 : 1], before = pool.includes(plan) ? plan : null, here = fastest(s, pool, before), at = { x: x(s.rate / 1e6), y: y(1e3 * s.roundTrip || 1) };
   const map = (own, first) => areasOf(links, times.map((ms) => ms / 1e3), own, first), [grid, areas] = map(pool, before);
-  const at = { x: x(s.rate / 1e6), y: y(1e3 * s.roundTrip || 1) };
   for (const { kind, runs } of areas) {
     const d = runs.map(({ i, j, length }) => `M${(left + i * wide).toFixed(1)},${(bottom - j * high).toFixed(1)}v${(-high - 0.4).toFixed(1)}h${(length * wide + 0.4).toFixed(1)}V${(bottom - j * high).toFixed(1)}z`);
     put(svg, "path", { d: d.join(""), class: `area area${kind}` });
   }
   const edge = (one, other, line, i, j) => (one === (other ?? one) ? "" : `M${left + (i + 1) * wide},${bottom - (j + 1) * high}${line}`);
-  const edges = grid.flatMap((row, j) => row.map((one, i) => edge(one, row[i + 1], `v${high}`, i, j) + edge(one, grid[j + 1]?.[i], `h${-wide}`, i, j)));
-  put(svg, "path", { d: edges.join("") || "M0,0", class: "axis" });
+  put(svg, "path", { d: `M0,0${grid.map((row, j) => row.map((one, i) => edge(one, row[i + 1], `v${high}`, i, j) + edge(one, grid[j + 1]?.[i], `h${-wide}`, i, j)).join("")).join("")}`, class: "axis" });
   axes();
   put(svg, "path", { d: `M${at.x},${top}V${bottom}M${left},${at.y}H${right}`, class: "here" });
   for (const { policy, kind, runs } of areas) {
     const name = shortName(policy), rows = runs.filter(({ j, length }) => length * wide > 9 * name.length && Math.abs(at.y - bottom + (j + 0.5) * high) > 12);
-    if (!rows.length) continue;
-    const { i, j, length } = rows[rows.length >> 1];
-    put(svg, "text", { x: left + (i + length / 2) * wide, y: bottom - (j + 0.5) * high + 5, "text-anchor": "middle", class: `on area${kind}` }, name);
+    for (const { i, j, length } of rows.slice(rows.length >> 1).slice(0, 1)) put(svg, "text", { x: left + (i + length / 2) * wide, y: bottom - (j + 0.5) * high + 5, "text-anchor": "middle", class: `on area${kind}` }, name);
   }
   put(svg, "circle", { cx: at.x, cy: at.y, r: 7, class: "point" });
-  const said = ({ policy, cells }) => `${shortName(policy)}\u00a0${percent(cells / fine ** 2)}`, entries = areas.map((one) => [`area${one.kind}`, said(one)]);
-  if (here) entries.push(["ring", `here: ${shortName(here.policy)}`]);
+  const said = ({ policy, cells }) => `${shortName(policy)}\u00a0${percent(cells / fine ** 2)}`;
   const others = areas.every(({ policy }) => STREAMING.includes(policy)) ? map(pools[1], null)[1] : []; // where one colour says little
-  legend("legend", others.length ? [...entries, ["", `without servers that stream: ${others.map(said).join(", ")}`]] : entries);
+  legend("legend", [...areas.map((one) => [`area${one.kind}`, said(one)]), here && ["ring", `here: ${shortName(here.policy)}`],
+    others.length && ["", `without servers that stream: ${others.map(said).join(", ")}`]].filter(Boolean));
 }
 
 // ------------------------------------------------------------------------------------------------- the page
@@ -525,14 +520,14 @@ const bestOf = (aim, device) => bestKept(aim.every.filter(({ policy }) => !UNRUN
 
 const needsSaid = ({ policy }) => `it needs ${[SERVER, STREAM].includes(policy) ? "no draft model" : `the draft model on the ${WITHOUT_DEVICE.includes(policy) ? "server" : "device"}`}`;
 
-/** The lengths of a server's own drafts, and those that the answer's speed does not tell apart. */
+/** What the command adds in brackets for a server's own drafts: the flags of vLLM, and here the lengths with about its speed. */
 const LENGTHS = POOLS[COLOCATED].filter(({ option }) => /^K = \d+$/.test(option)).sort((a, b) => a.draft_length - b.draft_length);
-function alike(use, s) {
-  const near = (one) => meanSpeed(one.test, s) >= meanSpeed(use.test, s) * (1 - AS_GOOD);
-  const among = LENGTHS.slice(LENGTHS.findIndex(near), LENGTHS.findLastIndex(near) + 1), speeds = among.map((one) => meanSpeed(one.test, s));
-  if (among.length < 2 || s.objective !== "throughput") return "";
-  const gap = Math.max(...speeds) / Math.min(...speeds) - 1;
-  return `K = ${among[0].draft_length} to ${among.at(-1).draft_length} differ by less than ${0.5 * Math.floor(200 * gap + 1)}%; `;
+function told(use, s) {
+  const flags = data.vllm ? `vLLM: num_speculative_tokens = ${use.draft_length}${data.sampled ? ", draft_sample_method = probabilistic" : ""}; ` : "";
+  const speed = (one) => meanSpeed(one.test, s), near = (one) => speed(one) >= speed(use) * (1 - AS_GOOD);
+  const alike = LENGTHS.slice(LENGTHS.findIndex(near), LENGTHS.findLastIndex(near) + 1), speeds = alike.map(speed);
+  const most = 0.5 * Math.floor(200 * (Math.max(...speeds) / Math.min(...speeds) - 1) + 1); // %
+  return alike.length < 2 || s.objective !== "throughput" ? flags : `${flags}K = ${alike[0].draft_length} to ${alike.at(-1).draft_length} differ by less than ${most}%; `;
 }
 
 /** The first lines: the answer to the aim, which is also that of the pictures' rings and the command. */
@@ -545,9 +540,8 @@ function card(aim) {
   const against = rival ? [`${ratio(rival)}; ${needsSaid(rival)}.`] : [];
   if (other && other !== rival) against.push(`Best with${own ? "out" : ""} a device: ${withLength(other)}: ${ratio(other)}.`);
   const given = Object.keys(start).every((key) => s[key] === start[key]);
-  const told = given && data.told ? `${data.told}; ` : LENGTHS.includes(use) ? `${data.flags && `${data.flags.replace("K", use.draft_length)}; `}${alike(use, s)}` : "";
   const interval = given && data.interval ? `${data.interval}; ` : "", late = say(1 / seconds(use.test, s, s.slow)), slow = late === say(meanSpeed(use.test, s)) ? "" : `${late} or more in 95% of the time; `;
-  const lines = [`${told}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${interval}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how, against.join(" ")];
+  const lines = [`${given && data.told ? `${data.told}; ` : LENGTHS.includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${interval}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how, against.join(" ")];
   return { use: named(use), speed: speedOf(use, s), sure, rival: rival ? withLength(rival) : "none",
     ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
 }
@@ -561,9 +555,8 @@ function crowd({ s, base, best, rows, every }) {
     const named = equal.includes(base) ? [base] : [...rivals.sort((a, b) => worth(b) - worth(a)).slice(0, 1), ...equal.filter(own)];
     return `${named.map(withLength).join(", or ")} (${times(first)}; one user alone gets ${speedOf(named[0], s)})`;
   };
-  const exact = best.lossless ? null : bestKept(every.filter(({ policy, lossless }) => lossless && !UNRUN.includes(policy)), s);
-  const without = exact ? `; without loss with ${most(exact, every.filter(({ lossless }) => lossless))}` : "";
-  return `Users of a full server, ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass, over those of ${withLength(base)}: most with ${most(best, rows)}${without}.`;
+  const lossless = every.filter((one) => one.lossless), exact = best.lossless ? null : bestKept(lossless.filter(({ policy }) => !UNRUN.includes(policy)), s);
+  return `Users of a full server, ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass, over those of ${withLength(base)}: most with ${most(best, rows)}${exact ? `; without loss with ${most(exact, lossless)}` : ""}.`;
 }
 
 function render() {

@@ -402,7 +402,7 @@ const KINDS = [OURS, STREAM, SERVER, DEVICE, "a paper's"];
 const STREAMING = [STREAM, COLOCATED, KEEPING, OWN_TREE]; // one kind
 const kindOf = ({ policy }) => (NO_RIVALS.includes(policy) ? 0 : STREAMING.includes(policy) ? 1 : KINDS.includes(policy) ? KINDS.indexOf(policy) : 4);
 
-/** The winners of a map's cells, and of each its runs of cells and its share, the largest first; of equal policies `before` stays. */
+/** The winners of a map's cells, and of each its runs and number of cells, the largest first; of equal policies `before` stays. */
 function areasOf(columns, trips, pool, before) {
   const areas = {}, grid = trips.map((roundTrip) => columns.map((column) => (before = fastest({ ...column, roundTrip }, pool, before))?.policy));
   grid.forEach((row, j) => row.forEach((policy, i) => {
@@ -424,10 +424,8 @@ function drawMap(s, plan) {
   const links = columns.map((rate) => withLink({ ...s, rate: 1e6 * rate })), pools = [STREAMING, []].map((more) => counted(s, more).filter((option) => safe(option, s)));
   const pool = pools[byId("stream").checked ? 0 : 1], before = pool.includes(plan) ? plan : null, here = fastest(s, pool, before), at = { x: x(s.rate / 1e6), y: y(1e3 * s.roundTrip || 1) };
   const map = (own, first) => areasOf(links, times.map((ms) => ms / 1e3), own, first), [grid, areas] = map(pool, before);
-  for (const { kind, runs } of areas) {
-    const d = runs.map(({ i, j, length }) => `M${(left + i * wide).toFixed(1)},${(bottom - j * high).toFixed(1)}v${(-high - 0.4).toFixed(1)}h${(length * wide + 0.4).toFixed(1)}V${(bottom - j * high).toFixed(1)}z`);
-    put(svg, "path", { d: d.join(""), class: `area area${kind}` });
-  }
+  const d = ({ i, j, length }) => `M${(left + i * wide).toFixed(1)},${(bottom - j * high).toFixed(1)}v${(-high - 0.4).toFixed(1)}h${(length * wide + 0.4).toFixed(1)}V${(bottom - j * high).toFixed(1)}z`;
+  for (const { kind, runs } of areas) put(svg, "path", { d: runs.map(d).join(""), class: `area area${kind}` });
   const edge = (one, other, line, i, j) => (one === (other ?? one) ? "" : `M${left + (i + 1) * wide},${bottom - (j + 1) * high}${line}`);
   put(svg, "path", { d: `M0,0${grid.map((row, j) => row.map((one, i) => edge(one, row[i + 1], `v${high}`, i, j) + edge(one, grid[j + 1]?.[i], `h${-wide}`, i, j)).join("")).join("")}`, class: "axis" });
   axes();

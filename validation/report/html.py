@@ -32,6 +32,7 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 LIBRARIES = ("numpy", "torch", "transformers", "matplotlib")
 EXCERPT_LENGTH, NAME_LENGTH, SOURCES = 390, 80, 5
 """Characters of a text and of a name, which are cut if longer; sources of prompts named."""
+NAMED = re.compile(r"(``.+?``|\b[a-z_]+\.[a-z_]\w*)")  # code and ids of claims in a proof
 SHORT_BIAS = 0.05  # whose message the verdict names
 WIDE = 260.0  # points from which a picture is wider than a telephone, which scrolls it
 
@@ -67,6 +68,7 @@ def write_report(
         send=send,
         example=next((row for row in send["rows"] if row["bias"] == SHORT_BIAS and row["top_k"] is not None), None),
         wrong=first_screen.printed_false(claims),
+        ids=claims.keys(),
         released=released,
         release=certified.commits if released else "",
         results=results,
@@ -95,6 +97,7 @@ def _template() -> Template:
         loader=loader, autoescape=True, finalize=printable_value, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["pieces"] = pieces
+    environment.filters["named"] = NAMED.split
     return environment.get_template("report.html.j2")
 
 

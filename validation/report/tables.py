@@ -59,6 +59,7 @@ def table_row(
     in_scope = tally.in_scope if tally else 0
     seen = tally.tightest if tally and claim.relation is Relation.LE else -math.inf
     broken = tally.broken if tally else {}
+    proof, _, instead = claim.proof.text.removeprefix("False: ").partition("Instead: ")
     return {
         "id": claim.id,
         "statement": claim.statement,
@@ -66,6 +67,8 @@ def table_row(
         "key": claim.source.key,
         "origin": claim.origin.value,
         "assumptions": [(a.statement, broken.get(a.statement, 0)) for a in claim.assumptions],
+        "proof": proof,
+        "instead": instead,
         "outcome": outcome,
         "never": tally.never if tally else "",
         "undecided": f"{tally.inconclusive:,}" if tally and tally.inconclusive else "",
@@ -92,7 +95,7 @@ def _failing(tally: Tally | None) -> str:
 
 def pieces(statement: str) -> list[tuple[str, str]]:
     """Return a statement split into plain text, indices and exponents."""
-    found = re.split(r"([_^])(\{[^{}]*\}|\w(?!\w))", statement)
+    found = re.split(r"([_^])(\{[^{}]*\}|\w(?!\w)|(?<=\^)-?\d+)", statement)
     cut = [("", found[0])]
     for kind, raised, plain in zip(found[1::3], found[2::3], found[3::3], strict=True):
         cut += [(kind, raised.strip("{}")), ("", plain)]

@@ -231,21 +231,21 @@ def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[st
     draw(plan.result, f"{plan.planner.setting.link.name}, round trip 20 ms", picture)
     answer = [*plan.result.answer, *plan.result.assumed, *plan.result.notes]
     lengths = plan.planner.lengths()
-    best = max(lengths, key=lambda row: row[2])[0] if lengths else 0
-    tokens = _tokens_by_source(plan.planner, about["split"], trace.manifest.get("prompts", []), best)
-    return {"answer": answer, "picture": picture, "lengths": lengths, "best": best, "sources": tokens}
+    sources = _best_by_source(plan.planner, about["split"], trace.manifest.get("prompts", []))
+    return {"answer": answer, "picture": picture, "lengths": lengths, "sources": sources}
 
 
-def _tokens_by_source(
-    planner: Planner, split: dict[str, list[str]], prompts: list[dict[str, str]], draft_length: int
-) -> dict[str, float]:
-    """Return the tokens of a round with so many drafts, by source of the prompts."""
+def _best_by_source(
+    planner: Planner, split: dict[str, list[str]], prompts: list[dict[str, str]]
+) -> list[tuple[str, int, float, float]]:
+    """Return the five sources with the most texts: the fastest draft length of each, tokens a round and tokens/s."""
     ids, texts = sorted({one for part in split.values() for one in part}), defaultdict(list)
     source_of = {one["id"]: one.get("source") or "unnamed" for one in prompts if "id" in one}
     for text, prompt in enumerate(planner.split.prompt.tolist()):
         texts[source_of.get(ids[prompt], "unnamed")].append(text)
-    tables = {name: planner.lengths(np.array(own)) for name, own in texts.items()}
-    return {name: tokens for name, table in tables.items() for k, tokens, _ in table if k == draft_length}
+    most = sorted(texts.items(), key=lambda one: -len(one[1]))[:5]
+    tables = ((name, planner.lengths(np.array(own))) for name, own in most)
+    return [(name, *max(table, key=lambda row: row[2])) for name, table in tables if table]
 
 
 def print_json(values: dict[str, Any]) -> None:

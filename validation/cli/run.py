@@ -220,19 +220,24 @@ def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[st
     from validation.cli.plan_views import draw
     from validation.planning.plan_for import plan_for
     from validation.planning.planners import planner_of_trace
-    from validation.planning.request import Request
+    from validation.planning.request import NUMBERS, Request
+    from validation.planning.verdict import setting_said
 
+    asked = Request()
+    named = {"rtt": asked.round_trip_s, "draft-time": asked.draft_s, "verify-time": asked.verify_s}
+    times = "".join(f" --{name} {1e3 * seconds:g}ms" for name, seconds in named.items())
+    made: dict[str, Any] = {"options": f"--rate {asked.rate_bps / 1e6:g}M{times}"}
     try:
         with progress_bar(console) as report:
-            planner, about = planner_of_trace(trace.path, Request().setting(), cache=cache, report=report)
-        plan = plan_for(Request(), planner, about)
+            planner, about = planner_of_trace(trace.path, asked.setting(), cache=cache, report=report)
+        plan = plan_for(asked, planner, about)
     except UserError as error:
-        return {"answer": [f"There is no plan: {error}"]}
-    draw(plan.result, f"{plan.planner.setting.link.name}, round trip 20 ms", picture)
+        return made | {"answer": [f"There is no plan: {error}"]}
+    draw(plan.result, setting_said(plan.request, plan.planner.setting.link.name, set(NUMBERS), set()), picture)
     answer = [*plan.result.answer, *plan.result.assumed, *plan.result.notes]
     lengths = plan.planner.lengths()
     sources = _best_by_source(plan.planner, about["split"], trace.manifest.get("prompts", []))
-    return {"answer": answer, "picture": picture, "lengths": lengths, "sources": sources}
+    return made | {"answer": answer, "picture": picture, "lengths": lengths, "sources": sources}
 
 
 def _best_by_source(

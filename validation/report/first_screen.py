@@ -1,8 +1,8 @@
 """Return what the first screen of the report says: the outcome of each statement, what to send, what is false."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -92,14 +92,12 @@ def what_to_send(results: Results, vocabulary: int | None, sidecars: Sequence[Pa
 
 
 def _smallest_messages(sidecars: Sequence[Path]) -> dict[float, list[Any]]:
-    """Return the bits of the smallest message by bias, with the ends of their interval where the table has them."""
-    found = {}
+    """Return the bits of the smallest message by bias, with the ends of their interval where they are stored."""
+    found: dict[float, list[Any]] = {}
     for about in (json.loads(one.read_text(encoding="utf-8")) for one in sidecars if one.stem == "ours-tableV"):
-        cells = [row[1:] for table in about.get("tables", []) for row in table["rows"] if row[0] == SMALLEST]
         known = about.get("statistics", {"epsilon": [], "bits": {}})
-        for place, (bias, value) in enumerate(zip(known["epsilon"], known["bits"].get(SMALLEST, []), strict=False)):
-            told = re.findall(r"[\d,]+", cells[0][place])[1:] if cells else []
-            found[bias] = [value, *(float(end.replace(",", "")) for end in told)]
+        bits, ends = (known.get(name, {}).get(SMALLEST, []) for name in ("bits", "ends"))
+        found |= {bias: [bit, *(each or [])] for bias, bit, each in zip_longest(known["epsilon"], bits, ends)}
     return {bias: each for bias, each in found.items() if each[0]}
 
 

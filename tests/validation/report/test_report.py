@@ -138,9 +138,9 @@ def test_every_statement_is_counted_once(results):
 
 def test_what_to_send_is_counted_in_bits(results, tmp_path):
     table = tmp_path / "ours-tableV.json"
-    statistics = {"epsilon": [0.05, 0.2], "bits": {"cheapest codec": [100.0, None]}}
-    cells = [{"rows": [["cheapest codec", "100 [80, 1,600]", "not reached"]]}]
-    table.write_text(json.dumps({"statistics": statistics, "tables": cells}), encoding="utf-8")
+    known = {"bits": [100.0, None], "ends": [[80, 1600], []]}
+    statistics = {"epsilon": [0.05, 0.2], **{name: {"cheapest codec": each} for name, each in known.items()}}
+    table.write_text(json.dumps({"statistics": statistics}), encoding="utf-8")
     known = replace(results, summary={"size_for_bias_0.05": 10.0, "size_for_bias_0.2": 2.5})
     found = what_to_send(known, 4096, [table])
     assert found["full"] == 4096 * 32

@@ -214,6 +214,11 @@ def _cell(found: Promise | float | None, groups: NDArray[np.int64]) -> str:
     return f"not at {found:.0%}" if isinstance(found, float) else cell(mean(found[0], groups), ",.0f")
 
 
+def _ends(found: Promise | float | None, groups: NDArray[np.int64]) -> list[float]:
+    ends = plain(mean(found[0], groups).ends) if isinstance(found, tuple) else []
+    return [] if len(set(ends)) < 2 else list(ends)
+
+
 def measure_table(trace: Trace, seed: int) -> Numbers:
     found = compared(trace, seed)
     places = [EPSILON.index(epsilon) for epsilon in SHOWN_EPSILON]
@@ -225,6 +230,7 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
         "statistics": {
             "epsilon": list(SHOWN_EPSILON),
             "bits": {name: [_mean_bits(values[n]) for n in places] for name, values in found.rules.items()},
+            "ends": {name: [_ends(values[n], found.prompt) for n in places] for name, values in found.rules.items()},
         },
         "positions_drawn": found.positions,
     }

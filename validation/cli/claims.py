@@ -155,7 +155,7 @@ MEASURED = (
     "vacuous: share whose right side reaches the ceiling, where the bound says nothing; undecided: within rounding"
 )
 """What the words and numbers of a claim mean."""
-ORDER = ("statement", "cite_instead", "symbols", "status", "origin", "source", "assumptions", "proof", "proof_uses")
+ORDER = ("statement", "cite_instead", "symbols", "status", "origin", "source", "assumptions", "proof", "proof_names")
 SHORT, WIDE = 100, 12
 """Characters of a proof that only names another one; width of a column of symbols."""
 
@@ -197,7 +197,7 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     proofs = [claim.proof.text, *(f"\n    {one.id}: {one.proof.text}" for one in whole)]
     plain["proof"] = "".join(proof.replace("False: ", "", 1) for proof in proofs)
     names = {one.id: None for part in [used, *(_others(one)[0] for one in whole)] for one in part if one not in whole}
-    plain["proof_uses"] = as_typed(f"{', '.join(names)}; `python3 hlm claims ID` prints one") if names else None
+    plain["proof_names"] = as_typed(f"{', '.join(names)}; `python3 hlm claims ID` prints one") if names else None
     plain["cite_instead"] = "".join(f"\n    {one.id}: {one.conditioned}" for one in better) or None
     texts = (claim.statement, *(a.statement for a in claim.assumptions), plain["proof"])
     plain["symbols"] = _symbols(claim, "; ".join(texts), own) or None

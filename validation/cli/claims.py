@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from hlmtheory import all_claims
+from hlmtheory import MODULES, all_claims
 from hlmtheory._notation import symbols, table
 from hlmtheory.arguments import ARGUMENTS
 from hlmtheory.claims import CORRECTED, MISPRINT, PRINTED, Origin, lemmas
@@ -109,9 +109,10 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
         full = bibliography().get(key, {"full": "your source."})["full"]
         say(console, f"\n{name}: {full} Claims: {len(claims)}.", style="bold")
         parts = [(title, list(part)) for title, part in groupby(claims, key=lambda claim: TITLES[_part(claim)])]
-        for title, part in parts:
-            if len(parts) > 1:
-                say(console, f"  {title}:", style="bold")
+        heads = ((title if len(parts) > 1 else "", *run) for title, part in parts for run in _by_module(part))
+        for title, module, part in heads:
+            if title or module:
+                say(console, f"  {', '.join(filter(None, (title, module)))}:", style="bold")
             for claim in part:
                 place = f"  {claim.id:{wide}}  {kinds[claim.id]:13}  {claim.source.place}"
                 say(console, place, f"      {claim.statement}{_shown_false(claim)}{' †' if claim.assumptions else ''}")
@@ -120,6 +121,15 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
     certified = certificate()
     if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
         say(console, "", said)
+
+
+def _by_module(part: list[Claim]) -> list[tuple[str, list[Claim]]]:
+    """Return the claims of each module under its name, in the order of MODULES; up to 25 stay one run."""
+    runs: dict[str, list[Claim]] = {}
+    for claim in part:
+        runs.setdefault(claim.id.partition(".")[0], []).append(claim)
+    found = sorted(runs.items(), key=lambda run: [*MODULES, run[0]].index(run[0]))
+    return found if len(part) > 25 and len(runs) > 1 else [("", part)]
 
 
 def _symbols_of(listed: list[Claim]) -> list[str]:

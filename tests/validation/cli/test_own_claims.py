@@ -114,7 +114,7 @@ def test_the_claims_of_a_paper_are_counted_filtered_and_in_the_order_of_its_theo
     assert re.match(r"58 claims\..* \d+ printed .* 7 false reading .* cu-hlm: Oh", " ".join(shown.split()))
     order = ["channel.payload", "skipping.holder", "truncation.online_bound", "truncation.tvd_sharp"]
     assert [name for name in shown.split() if name in order] == order
-    assert re.search(r"prints:\n  verification.unbiased .*\n  What is added here:\n  channel.", shown, re.DOTALL)
+    assert re.search(r"prints:\n  verification.unbiased .*\n  What is added here, uncertainty:\n  unc", shown, re.S)
     kept = json.loads(run("claims", "--paper", "u-hlm", "--status", "misprint", "--json").stdout)["claims"]
     assert {claim["status"] for claim in kept} == {"misprint"}
     assert "0 claims." in run("claims", "--paper", "cu-hlm", "--status", "refuted", "--origin", "new").output

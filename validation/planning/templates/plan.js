@@ -554,7 +554,7 @@ function crowd({ s, base, best, rows, every }) {
     return `${named.map(withLength).join(", or ")} (${times(first)}; one user alone gets ${speedOf(named[0], s)})`;
   };
   const lossless = every.filter((one) => one.lossless), exact = best.lossless ? null : bestKept(lossless.filter(({ policy }) => !UNRUN.includes(policy)), s);
-  return `Users of a full server, ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass, over those of ${withLength(base)}: most with ${most(best, rows)}${exact ? `; without loss with ${most(exact, lossless)}` : ""}.`;
+  return `Users of a full server, ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass, over those of ${withLength(base)}: within the limits most with ${most(best, rows)}${exact ? `; without loss with ${most(exact, lossless)}` : ""}.`;
 }
 
 function render() {

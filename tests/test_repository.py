@@ -32,8 +32,7 @@ def project_files() -> tuple[Path, ...]:
 def project_texts() -> dict[str, str]:
     texts = {}
     for path in project_files():
-        content = path.read_bytes()
-        if b"\0" not in content:
+        if b"\0" not in (content := path.read_bytes()):
             texts[path.relative_to(ROOT).as_posix()] = content.decode("utf-8")
     return texts
 

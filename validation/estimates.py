@@ -24,8 +24,7 @@ class Estimate:
 
     def map(self, function: Callable[[float], float]) -> Self:
         """Return the estimate of a rising function of the number."""
-        names = ("value", "low", "high", "most")
-        ends = {name: getattr(self, name) for name in names}
+        ends = {name: getattr(self, name) for name in ("value", "low", "high", "most")}
         return replace(self, **{name: None if end is None else function(end) for name, end in ends.items()})
 
     def __add__(self, shift: float) -> Self:

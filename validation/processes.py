@@ -141,8 +141,7 @@ def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "fork"):  # a lock that a library makes, such as tqdm's, has then no name left when this is killed
         multiprocessing.set_start_method("fork", force=True)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+    if (parent := multiprocessing.parent_process()) is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 

@@ -150,8 +150,7 @@ def _refuse_mixed(name: str, args: Any, tensors: list[torch.Tensor], far: list[F
             raise RuntimeError(
                 f"indices should be either on cpu or on the same device as the indexed tensor ({args[0].device})"
             )
-        beside = [value for value in args[2:] if isinstance(value, torch.Tensor) and value.dim()]
-        tensors = [args[0], *beside]
+        tensors = [args[0], *(value for value in args[2:] if isinstance(value, torch.Tensor) and value.dim())]
     elif name.removeprefix("aten::").rstrip("_") in NUMBER_BESIDE:
         tensors = [*far, *(value for value in tensors if value.dim())]
     if len(places := {value.device for value in tensors}) > 1:

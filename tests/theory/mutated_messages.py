@@ -234,8 +234,7 @@ def _solved(
         right.append(value)
 
     for n, token in enumerate(draft.support.tolist()):
-        own = token == draft.token
-        slack = {} if own else {margin: 1.0}
+        slack = {} if token == draft.token else {margin: 1.0}
         below({token: -1.0, m: 1.0}, 0.0)
         below({token: -1.0, **slack}, -low[n])
         below({token: 1.0, **slack}, high[n])

@@ -110,8 +110,7 @@ def faults(name, argument):
     for stray in strays(argument, VALID_CALLS[name][argument]):
         optional = default is None and not (name in BY_EITHER and argument == "spectral_efficiency")
         good = stray.label in allowed or (stray.label == "None" and optional)
-        wrong = fault(name, {**VALID_CALLS[name], argument: stray.value}, stray, argument, good)
-        if wrong:
+        if wrong := fault(name, {**VALID_CALLS[name], argument: stray.value}, stray, argument, good):
             yield f"{name}({argument}={stray.label}): {wrong}"
 
 

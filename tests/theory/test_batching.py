@@ -321,8 +321,7 @@ def test_moves_keep_every_task_once_and_make_bad_plans_good():
     tasks = workload(12, output=64)
     problem = methods.Problem(tasks, PAPER, methods.Options())
     costs = problem.costs(2)
-    alone = [[(k,)] for k in range(12)]  # twelve waves
-    waves = improved(costs, alone)
+    waves = improved(costs, [[(k,)] for k in range(12)])  # from twelve waves
     assert sorted(task for wave in waves for batch in wave for task in batch) == list(range(12))
     batches = [problem.sorted[list(batch)].tolist() for wave in waves for batch in wave]
     latency = plan_latency(tasks, PAPER, batches, 2, "johnson", waves=[len(wave) for wave in waves])

@@ -338,8 +338,7 @@ def inside(value, kind):
 @pytest.mark.parametrize("name", BOUNDS)
 def test_the_direction_is_kept_to_the_last_bit(name, kind):
     bound, rng = BOUNDS[name], np.random.default_rng([len(name), CASES])
-    wide = bound.draw(rng, CASES)
-    given = [value if value.dtype.kind != "f" else inside(value, kind) for value in wide]
+    given = [value if value.dtype.kind != "f" else inside(value, kind) for value in bound.draw(rng, CASES)]
     wrong = [
         (found, case)
         for found, *case in zip(answers(bound.call(*given)), *given, strict=True)

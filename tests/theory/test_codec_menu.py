@@ -33,8 +33,7 @@ def gap(q, rebuilt):
 
 def compositions(total, parts):
     for bars in combinations(range(total + parts - 1), parts - 1):
-        edges = (-1, *bars, total + parts - 1)
-        yield [b - a - 1 for a, b in pairwise(edges)]
+        yield [b - a - 1 for a, b in pairwise((-1, *bars, total + parts - 1))]
 
 
 def elias(value):

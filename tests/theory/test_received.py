@@ -42,10 +42,8 @@ def test_a_long_or_foreign_message_is_refused_before_it_is_decoded(name, kind, m
 def test_no_message_of_a_device_is_refused(seed):
     rng = np.random.default_rng(seed)
     for policy in POLICIES.values():
-        if policy.vocabulary == 60:
-            message = honest(policy, rng)
-            if message is not None:
-                assert is_sent(policy, wire.ServerPolicy(policy).received(message))
+        if policy.vocabulary == 60 and (message := honest(policy, rng)) is not None:
+            assert is_sent(policy, wire.ServerPolicy(policy).received(message))
 
 
 @pytest.mark.parametrize("seed", range(3))

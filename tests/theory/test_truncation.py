@@ -132,8 +132,7 @@ def test_the_bias_of_sizes_by_draft_against_enumeration(case):
         return float(sum(abs(a - b) for a, b in zip(law, p, strict=True)))
 
     expected = row_by_row(naive, (case["target"], 1), (case["draft"], 1), (case["top_k"], 1))
-    claim = hlmtheory.all_claims()["truncation.certificate_by_draft"]
-    verdict = claim.check(case)
+    verdict = hlmtheory.all_claims()["truncation.certificate_by_draft"].check(case)
     inside = ~np.isnan(verdict.lhs)
     np.testing.assert_allclose(verdict.lhs[inside], np.asarray(expected)[inside], rtol=0, atol=1e-13)
 

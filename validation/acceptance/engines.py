@@ -205,7 +205,6 @@ def _marks(where: str, content: Mapping[str, Any]) -> dict[str, Any]:
             marks["copied"] = True
     names = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
     for table in (content, other_engines.sglang_meta(content)):
-        given = [float(table[name]) for name in names if name in table]
-        if given:
+        if given := [float(table[name]) for name in names if name in table]:
             marks["verification"] = "standard" if min(given) >= 1.0 else "threshold"
     return marks

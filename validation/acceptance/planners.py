@@ -42,8 +42,7 @@ def acceptance_length(records: Sequence[AcceptanceRecord], summary: Summary, con
         return mean_over(units[0], np.ones(units.shape[1]), confidence, units[1]) + 1.0
     if summary.counts is None:
         steps = [record.num_spec_steps for record in records]
-        accepted = [record.num_accepted_draft_tokens for record in records]
-        return mean_over(accepted, steps, confidence) + 1.0
+        return mean_over([record.num_accepted_draft_tokens for record in records], steps, confidence) + 1.0
     ends = {0: (1.0, 1.0)} | {entry.draft_length: (entry.low, entry.high) for entry in summary.lengths}
     last = max(ends)
     rows = [(sum(row), ends[min(length, last)]) for length, row in summary.counts.items()]

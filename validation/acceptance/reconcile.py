@@ -196,8 +196,7 @@ def _findings(sides: tuple[Side, Side], tables: Sequence[dict[str, Estimate | No
             "Compared is what the same texts would take with drafts cut to the shorter K, if a draft depends on the "
             "text before it alone."
         )
-    alike = [CONVENTIONS[row.key] for row in rows if row.agree]
-    if alike:
+    if alike := [CONVENTIONS[row.key] for row in rows if row.agree]:
         findings.append(f"They agree within their intervals by: {'; '.join(alike)}.")
     by_key = {row.key: row for row in rows}
     if by_key["common"].agree is None and lengths[0] != lengths[1]:

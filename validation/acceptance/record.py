@@ -107,8 +107,7 @@ class AcceptanceRecord:
                 yield f"{name} {text} {steps:,} and {accepted:,}"
             if (deepest := max((i for i, count in histogram.items() if count), default=0)) > longest:
                 yield f"{name} has a step of {deepest} accepted drafts; a step has at most {longest}"
-        places = self.accepted_per_position
-        if places is not None:
+        if (places := self.accepted_per_position) is not None:
             if any(later > earlier for earlier, later in pairwise((steps, *places))):
                 yield "a later position has more accepted drafts than an earlier one; a step accepts a prefix"
             if sum(places) != accepted:

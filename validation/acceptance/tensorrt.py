@@ -77,8 +77,7 @@ def tensorrt_log(path: str, text: str) -> list[Read]:
     """Return the sum of the iterations of a log, and a record of each evaluation (TLLM_EVAL_SPEC_STATS)."""
     rows, read, lines = list[dict[str, Any]](), list[Read](), text.splitlines()
     for number, line in enumerate(lines, start=1):
-        match = _STATISTICS.search(line)
-        if match is not None:
+        if (match := _STATISTICS.search(line)) is not None:
             about, counts = (dict(_COUNT.findall(part)) for part in (line, match[1] or ""))
             rows.append(about | {"specDecodingStats": {name: float(value) for name, value in counts.items()}})
         elif "specDecodingStats" in line and number == len(lines) and not text.endswith("\n"):

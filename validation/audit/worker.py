@@ -88,8 +88,7 @@ def raised(name: str, error: BaseException) -> str:
 def serve(name: str) -> None:
     """Import the sampler, then answer each request until the input ends."""
     requests, replies, own = os.dup(0), os.dup(1), os.getpid()
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
 
     def tell(said: dict[str, Any]) -> None:

@@ -283,8 +283,7 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
         with remembering():  # the summary and the claims sort the same rows
             sizes[part] = truncation.certified_size(arrays["draft"][:, None, :], BIASES)
             verdicts += [claim.check({name: arrays[name] for name in claim.takes}) for claim in by_row]
-    runs = instances.windows(acceptance, chunk)
-    if len(runs):
+    if len(runs := instances.windows(acceptance, chunk)):
         by_window = [claim for claim in claims if claim not in by_row]
         verdicts += [claim.check({"acceptances": runs}) for claim in by_window]
     return Part.of(verdicts, count, _sums(acceptance, top, sizes))

@@ -28,8 +28,7 @@ Value = Callable[[str, Any], float]
 def open_answers(path: Path, processing: Processing) -> ListSource:
     for where, answer in read_json(path):
         found, _ = _engine(where, answer)
-        texts = partial(_texts, path, processing)
-        return ListSource(path, found, texts, normalised=not processing.logits)
+        return ListSource(path, found, partial(_texts, path, processing), normalised=not processing.logits)
     raise UserError(f"{path} has no answer; ask the engine for the top k of the prompt.")
 
 

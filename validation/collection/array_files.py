@@ -60,8 +60,7 @@ def open_source(where: str | Path) -> ArraySource:
         path, key = Path(head), tail
     if not path.exists():
         raise UserError(f"There is no file {path}; check the path.")
-    by_suffix = {".npy": _npy, ".safetensors": _safetensors}
-    opener = _zarr if path.is_dir() else by_suffix.get(path.suffix.lower())
+    opener = _zarr if path.is_dir() else {".npy": _npy, ".safetensors": _safetensors}.get(path.suffix.lower())
     if path.is_file() and opener is None:
         with path.open("rb") as file:
             opener = _llama_cpp if file.read(len(MAGIC)) == MAGIC else None

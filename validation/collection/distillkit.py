@@ -112,8 +112,7 @@ def _texts(files: list[Path], config: Config) -> Iterator[ListedText]:
         for batch in _batches(file):
             for one in range(batch.num_rows):
                 where = f"{file}, row {number}"
-                columns = [_column(where, batch, name, one) for name in COLUMNS]
-                yield _text(where, columns, config)
+                yield _text(where, [_column(where, batch, name, one) for name in COLUMNS], config)
                 number += 1
 
 

@@ -26,8 +26,7 @@ def finished_trace(path: Place, settings: dict[str, Any]) -> Trace | None:
     committed = read_committed(path)
     if not committed.finished:
         return None
-    there = committed.header["settings"] or {}
-    if there != settings:
+    if (there := committed.header["settings"] or {}) != settings:
         raise UserError(
             f"A trace of other settings lies at {path} ({differences(there, settings)}); use those, put the new run "
             f"elsewhere with --out FOLDER, or give --fresh, which deletes the {committed.rows:,} positions there."

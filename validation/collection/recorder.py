@@ -68,8 +68,7 @@ def record_assisted(target: Any, path: str | Path | None = None, *, fresh: bool 
 
     def recording(*args: Any, **named: Any) -> Any:
         generator = make(*args, **named)
-        assistant = getattr(generator, "assistant_model", None)
-        if assistant is not None:
+        if (assistant := getattr(generator, "assistant_model", None)) is not None:
             recorder.pair = str(assistant.config.name_or_path), str(target.config.name_or_path)
         settings = _settings(generator, named.get("generation_config", args[0] if args else None))
         if store is not None and recorder.settings and settings != recorder.settings[0]:

@@ -195,8 +195,7 @@ def _together(draft: ListSource, target: ListSource) -> Iterator[tuple[ListedTex
             )
         n = min(len(one.text_tokens), len(other.text_tokens))
         known = (one.text_tokens[:n] >= 0) & (other.text_tokens[:n] >= 0)
-        different = np.flatnonzero(known & (one.text_tokens[:n] != other.text_tokens[:n]))
-        if len(different):
+        if len(different := np.flatnonzero(known & (one.text_tokens[:n] != other.text_tokens[:n]))):
             at = int(different[0])
             raise UserError(
                 f"The texts differ: at position {at} of text {number}, {draft.path} has token {one.text_tokens[at]} "

@@ -130,8 +130,7 @@ class BatchState:
         self.finished[slots] = ended | (self.kept_end[slots] - self.prompt_end[slots] >= self.session.new_tokens)
 
     def is_end(self, tokens: Array) -> Array:
-        ends = self.session.pair.end_tokens
-        return np.array([token in ends for token in tokens.tolist()], dtype=bool)
+        return np.array([token in self.session.pair.end_tokens for token in tokens.tolist()], dtype=bool)
 
     def begin_rates(self, slots: Array) -> None:
         if (channel := self.session.channel) is None:

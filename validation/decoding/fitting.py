@@ -108,8 +108,7 @@ def stored_fit(trace: Trace) -> str | None:
 
 def _read(trace: Trace, file: Path) -> Fitted | None:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError, UserError, KeyError, TypeError):
-        there = read_sealed(file)
-        if there["trace"] == _mark(trace):
+        if (there := read_sealed(file))["trace"] == _mark(trace):
             return Fitted(**there["fitted"])
     return None
 

@@ -189,8 +189,7 @@ class CachedModel:
     def _forward(self, tokens: Array, positions: Array, seen: int, offset: Array | None, keep: int) -> torch.Tensor:
         import torch
 
-        every = np.arange(len(positions))[:, None]
-        ids = torch.from_numpy(tokens[every, positions]).to(self.device)
+        ids = torch.from_numpy(tokens[np.arange(len(positions))[:, None], positions]).to(self.device)
         options: dict[str, Any] = {"logits_to_keep": keep} if self._sliced else {}
         where = torch.from_numpy(positions).to(self.device)
         options["attention_mask"] = self._masks(positions, seen, offset)

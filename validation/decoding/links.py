@@ -33,8 +33,7 @@ class Way:
 
     def extra(self, up_bits: Array, down_bits: Array) -> Array:
         """Return the seconds for propagation and the downlink; 0 where nothing is sent in either direction."""
-        used = (up_bits > 0) | (down_bits > 0)
-        counts = {"exchanges": used, "down_bits": down_bits}
+        counts = {"exchanges": (up_bits > 0) | (down_bits > 0), "down_bits": down_bits}
         return seconds(counts, Times(round_trip_s=2.0 * self.propagation_s, down_bps=self.down_bps))
 
 
@@ -61,8 +60,7 @@ class Channel:
 
     def rate(self, sequence: int) -> float:
         """Begin a round of a sequence, and return its uplink rate in bit/s."""
-        fading = self._link.fading
-        if isinstance(fading, Rician):
+        if isinstance(fading := self._link.fading, Rician):
             blocks = self._blocks.setdefault(sequence, [])
             if not blocks:
                 blocks.extend(fading.sample(self._noise.link(sequence), _BLOCKS)[::-1].tolist())

@@ -125,8 +125,7 @@ def _streaming(
 def _check_stream(prompts: Sequence[Prompt], seed: int) -> None:
     if not 0 <= seed < 2**63:
         raise UserError(f"The seed is {seed}; the seed of a shared stream must be in 0..2^63 - 1.")
-    repeated = [name for name, count in Counter(prompt.id for prompt in prompts).items() if count > 1]
-    if repeated:
+    if repeated := [name for name, count in Counter(prompt.id for prompt in prompts).items() if count > 1]:
         raise UserError(
             f"The prompt id {repeated[0]!r} occurs twice, and would repeat its stream; give each its own id."
         )
@@ -167,8 +166,7 @@ class Loop(BatchState):
         self.begin_rates(slots)
         rates = [self.rate[slot] for slot in slots]
         left = self.left(slots)
-        lengths = self.method.lengths(self.sequences[slots], rates)
-        self.draft_length[slots] = np.minimum(lengths, left)
+        self.draft_length[slots] = np.minimum(self.method.lengths(self.sequences[slots], rates), left)
         if self.method.runs_draft:
             self.waiting[slots] |= self.draft_length[slots] == 0
             return
@@ -432,8 +430,7 @@ class TreeLoop(Loop):
             now = Round(position=int(position[slot]), drafted=len(tree), accepted=len(path))
             now.resampled, now.bonus = int(replaced), int(token >= 0 and not replaced)
             now.bits, now.bytes = messages[slot].bits, len(messages[slot].payload)
-            sequence = int(self.sequences[slot])
-            outcome = TreeOutcome(sequence, tree, path, token, likeliest[slot])
+            outcome = TreeOutcome(int(self.sequences[slot]), tree, path, token, likeliest[slot])
             if features is not None:
                 outcome.features = features[slot, [0, *path]]
             now.down_bytes = self.method.tree_reply(outcome)

@@ -72,8 +72,7 @@ def sweep(
             tell(next(count), total, f"{record.method} over {record.link}")
 
         for method, link in jobs:
-            missing = [p for p in prompts if (method.name, p.id, _link_name(link)) not in book]
-            if missing:
+            if missing := [p for p in prompts if (method.name, p.id, _link_name(link)) not in book]:
                 decode(pair, missing, method, link=link, on_finished=put, **options)
         tell(total, total, "done")
     return [book[method.name, p.id, _link_name(link)][0] for method, link in jobs for p in prompts]
@@ -103,8 +102,7 @@ def _parameters(method: Method) -> dict[str, Any]:
 
 
 def _refuse_twins(what: str, names: list[str]) -> None:
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
         raise UserError(f"Two {what} are called {twice!r}; give each its own name.")
 
 

@@ -78,8 +78,7 @@ class Progress:
         return Part(text, self.reason if last else None, count, writers)
 
     def _show(self, whole: str, *, final: bool) -> str:
-        places = [whole.find(stop) for stop in self.stops if stop in whole]
-        if places:
+        if places := [whole.find(stop) for stop in self.stops if stop in whole]:
             whole, self.reason, final = whole[: min(places)], "stop", True
         elif not final:
             whole = whole.rstrip("\ufffd")  # a character whose last bytes are to come

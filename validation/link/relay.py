@@ -157,8 +157,7 @@ class Relay:
         try:
             with contextlib.suppress(OSError):
                 while data := await reader.read(SEGMENT):
-                    arrives = way.arrival(len(data), loop.time())
-                    under_way.put_nowait((arrives, data))
+                    under_way.put_nowait((way.arrival(len(data), loop.time()), data))
                     await _until(way.free - AHEAD_S)
             under_way.put_nowait((max(way.last, loop.time()), b""))
             await delivering

@@ -68,8 +68,7 @@ def measure_times(
     described: dict[str, Any] = pair.describe()
     names = ("small_name", "large_name", "small_commit", "large_commit", "device", "dtype")
     models = {name: str(described[name]) for name in names if name in described}
-    date = now()
-    return Times(draft, passes, written, socket, rounds, token, before, repeats, models, machine(), date)
+    return Times(draft, passes, written, socket, rounds, token, before, repeats, models, machine(), now())
 
 
 def _text(pair: Pair, before: int) -> list[int]:

@@ -297,8 +297,7 @@ def requests_of_runner() -> list[str]:
     """Return the names of the requests of a pass, which vLLM does not hand over: from the runner that calls."""
     frame = sys._getframe(1)
     while frame is not None:
-        batch = getattr(frame.f_locals.get("self"), "input_batch", None)
-        if batch is not None:
+        if (batch := getattr(frame.f_locals.get("self"), "input_batch", None)) is not None:
             return list(batch.req_ids)
         frame = frame.f_back  # type: ignore[assignment]
     raise UserError(f"This release of vLLM does not call its drafter as {RELEASE} does; use that.")

@@ -43,8 +43,7 @@ def is_adapter(folder: Path) -> bool:
 
 def read_config(folder: Path) -> dict[str, Any]:
     found = _object(folder, CONFIG)
-    kind = found.get("peft_type")
-    if kind != "LORA":
+    if (kind := found.get("peft_type")) != "LORA":
         raise UserError(f"The adapter {str(folder)!r} has the type {kind!r}; only LORA adapters are merged.")
     if RESIDUAL.fullmatch(str(found.get("init_lora_weights"))):
         raise UserError(
@@ -155,13 +154,11 @@ def check_marks(folder: Path, base: str, model: Any, tokenizer: Any) -> None:
             "base model with --base."
         )
     told = marks.get("fingerprint")
-    if told is not None and model.config.model_type == "llama":
-        found = fingerprint(model, tokenizer)
-        if found != told:
-            raise UserError(
-                f"The adapter {str(folder)!r} on {base!r} gives a model with the fingerprint {found[:12]}, but "
-                f"{str(told)[:12]} was trained: the base model is another one; give its own with --base."
-            )
+    if told is not None and model.config.model_type == "llama" and (found := fingerprint(model, tokenizer)) != told:
+        raise UserError(
+            f"The adapter {str(folder)!r} on {base!r} gives a model with the fingerprint {found[:12]}, but "
+            f"{str(told)[:12]} was trained: the base model is another one; give its own with --base."
+        )
 
 
 def base_mark(folder: Path) -> str:

@@ -222,8 +222,7 @@ def base_folder(name: str, base: object) -> Path:
 
 def complete(draft: Any, name: str, base: Any, tokenizer: Any) -> set[str]:
     """Fill in the frozen weights of a draft that was read from a folder, and return their names."""
-    found = fingerprint(base, tokenizer)
-    if found != draft.config.fingerprint:
+    if (found := fingerprint(base, tokenizer)) != draft.config.fingerprint:
         wanted = draft.config.fingerprint[:12] or "none"
         raise UserError(
             f"The aligned draft {name!r} was trained for a base model with the fingerprint {wanted}, but "

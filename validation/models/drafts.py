@@ -66,8 +66,7 @@ def read(folder: Path, config: Any, dtype: str) -> Any:
     from safetensors.torch import load_file
     from transformers import LlamaForCausalLM
 
-    kind = (settings(folder) or {}).get("kind")
-    if kind != INT4:
+    if (kind := (settings(folder) or {}).get("kind")) != INT4:
         raise UserError(f"config.json of {str(folder)!r} names the kind {kind!r}; {INT4} is needed.")
     try:
         weights = unpack(load_file(folder / WEIGHTS))

@@ -140,8 +140,7 @@ class _Cursor:
         return count
 
     def header(self) -> GgufHeader:
-        version = self.number("I", "the version")
-        if version not in VERSIONS:
+        if (version := self.number("I", "the version")) not in VERSIONS:
             swapped = int.from_bytes(version.to_bytes(4, "little"), "big") in VERSIONS
             reason = "is from a machine with another byte order" if swapped else f"has the GGUF version {version}"
             raise UserError(f"{self.path} {reason}, which is not read; convert the model again on this machine.")
@@ -202,8 +201,7 @@ def _check_settings(header: GgufHeader) -> None:
     path, metadata = header.path, header.metadata
     if not isinstance(metadata.get("general.architecture"), str):
         raise UserError(f"{path} has no general.architecture in its metadata; convert the model again.")
-    parts = metadata.get("split.count", 1)
-    if parts != 1:
+    if (parts := metadata.get("split.count", 1)) != 1:
         raise UserError(f"{path} is one of {parts} parts of a model; join them with llama-gguf-split --merge.")
     embedding = header.tensors.get("token_embd.weight")
     if embedding is None or len(embedding) != 2:

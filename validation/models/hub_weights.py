@@ -116,8 +116,7 @@ def _joined(path: Path, pinned: Pinned | None) -> Path:
         raise _full(path, found, free)
     unfinished = path.with_name(path.name + ".part")
     try:
-        known = _join(parts, unfinished)
-        if known != pinned.sha256:
+        if (known := _join(parts, unfinished)) != pinned.sha256:
             raise UserError(f"The parts do not give {path.name}: {_other(known, pinned)}; unpack them again.")
         unfinished.replace(path)
     except OSError as error:

@@ -181,8 +181,7 @@ def load_single(name: str, *, device: str = "cpu", dtype: str | None = None) -> 
     source, where = ModelSource.parse(name), choose_device(device)
     with quiet(), memory_errors():
         tokenizer = source.load_tokenizer()
-        chosen = dtype or ("float32" if where.type == "cpu" else "auto")
-        model = source.load_model(chosen).to(where).eval()
+        model = source.load_model(dtype or ("float32" if where.type == "cpu" else "auto")).to(where).eval()
     return _pair_of(name, (model, model), tokenizer, where, (name, name), [])
 
 

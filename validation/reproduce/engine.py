@@ -37,8 +37,7 @@ def in_a_process(root: Path) -> Runner:
 
     def run(task: Task) -> None:
         for command in task.commands:
-            code = run_to_end([sys.executable, *command], cwd=root)
-            if code not in task.allowed:
+            if (code := run_to_end([sys.executable, *command], cwd=root)) not in task.allowed:
                 raise UserError(f"{task.name} ended with exit code {code}; the same command continues.")
 
     return run

@@ -168,8 +168,7 @@ def is_own(name: str) -> bool:
     >>> [is_own(name) for name in ("manifest.json", "tail-3.npz", "arrays/tokens/c.0", "tail-x.npz", "../tail-3.npz")]
     [True, True, True, False, False]
     """
-    chunk = CHUNK.fullmatch(name)
-    if chunk is not None:
+    if (chunk := CHUNK.fullmatch(name)) is not None:
         return chunk["field"] is None or chunk["field"] in _names()
     return name == MANIFEST or TAIL.fullmatch(name) is not None
 

@@ -85,8 +85,7 @@ def check_disk_space(
     folder = folder.absolute()
     while not folder.exists():
         folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    if needed > free:
+    if needed > (free := shutil.disk_usage(folder).free):
         raise UserError(
             f"The trace needs about {needed / 1e6:,.0f} MB for {positions:,} positions, but only {free / 1e6:,.0f} MB "
             f"are free at {folder}; free some space, choose another place, or ask for fewer positions."

@@ -230,8 +230,7 @@ def _store(root: str) -> Any:
 
 def _reason(error: Exception) -> str:
     text = " ".join(str(error).split())
-    status = re.search(r"\b(?:status|HTTP error:?|response)\W+(\d{3} [A-Z][A-Za-z ]+|\d{3})", text)
-    if status:
+    if status := re.search(r"\b(?:status|HTTP error:?|response)\W+(\d{3} [A-Z][A-Za-z ]+|\d{3})", text):
         return f"status {status[1].strip()}"
     for words in ("timed out", "dns error", "Connection refused", "connection closed", "end of file", "error decoding"):
         if words.lower() in text.lower():

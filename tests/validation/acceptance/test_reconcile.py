@@ -96,8 +96,7 @@ def test_a_replay_of_every_text_is_between_the_bounds():
         flips = np.cumsum(rng.random(400) < rng.choice([0.1, 0.5])) % 2
         texts.append([*flips.tolist(), 0])
     for bits in texts:
-        lengths = rng.integers(1, 5, len(bits)) if len(bits) > 10 else [3] * len(bits)
-        steps = steps_over(bits, lengths)
+        steps = steps_over(bits, rng.integers(1, 5, len(bits)) if len(bits) > 10 else [3] * len(bits))
         accepted, one = [i for _, i in steps], record(tally(steps))
         tokens = len(steps) + sum(accepted)
         for shorter in (1, 2):

@@ -71,8 +71,7 @@ def test_the_interval_of_a_depth_covers_where_requests_differ():
     """60 requests of 50 rounds, their acceptance uniform on 0 to 1: a binomial interval would cover in a quarter."""
     rng, held = np.random.default_rng(3), 0
     for _ in range(200):
-        passed = rng.binomial(50, rng.random(60))
-        found = summarise([record({1: (50 - int(a), int(a))}) for a in passed])
+        found = summarise([record({1: (50 - int(a), int(a))}) for a in rng.binomial(50, rng.random(60))])
         held += found.depths[0].low <= 0.5 <= found.depths[0].high
     assert held >= binom.ppf(1e-6, 200, 0.94)
 
@@ -81,8 +80,7 @@ def copying(rng, tokens):
     """The drafts that are accepted from each token on, where drafts copy passages of up to 15 tokens."""
     runs = []
     while len(runs) < tokens:
-        passage = int(rng.choice([0, 0, 0, 1, 4, 15]))
-        runs += range(passage, -1, -1)
+        runs += range(int(rng.choice([0, 0, 0, 1, 4, 15])), -1, -1)
     return runs[:tokens]
 
 
@@ -215,8 +213,7 @@ def test_the_interval_over_requests_covers_the_mean():
     inside = 0
     for _ in range(300):
         steps = rng.integers(20, 60, size=40)
-        accepted = rng.binomial(steps, rng.beta(4, 4, size=40))
-        found = mean_over(accepted, steps, 0.95)
+        found = mean_over(rng.binomial(steps, rng.beta(4, 4, size=40)), steps, 0.95)
         inside += found.low <= 0.5 <= found.high
     assert inside >= 273  # P(fewer | 95%) < 0.2%
 
@@ -226,8 +223,7 @@ def test_the_widened_intervals_hold_the_truth_of_steps_that_were_cut():
     rng, law, missed = np.random.default_rng(8), np.array([0.7, 0.5, 0.8]), np.zeros(3)
     for _ in range(200):
         length = rng.integers(1, 4, 60)
-        alive = np.cumprod(rng.random((60, 3)) < law, axis=1)
-        accepted = np.minimum(alive.sum(axis=1), length)
+        accepted = np.minimum(np.cumprod(rng.random((60, 3)) < law, axis=1).sum(axis=1), length)
         found = summarise([of_places(60, int(length.sum()), *(int((accepted >= d).sum()) for d in (1, 2, 3)))])
         for one in found.depths:
             missed[one.depth - 1] += not one.low <= law[one.depth - 1] <= one.high

@@ -127,8 +127,7 @@ class _BonusFromDraft(loop.Loop):
         (bonus,) = ((found.token >= 0) & ~found.rejected & (found.counts > 0)).nonzero()
         if len(bonus):
             some = slots[bonus]
-            logits = self.forward(DRAFT, some, 1)
-            q = distributions_of(logits, self.session.temperature, self.session.top_p)
+            q = distributions_of(self.forward(DRAFT, some, 1), self.session.temperature, self.session.top_p)
             places = self.draft_end[some] - self.prompt_end[some]
             numbers = self.noise.uniforms(REPLACE, self.sequences[some], places, levels(q.shape[-1]))
             found.token[bonus], _ = draw(q, numbers)

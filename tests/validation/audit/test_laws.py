@@ -85,8 +85,7 @@ def test_the_order_changes_the_law():
     ],
 )
 def test_what_rounding_may_drop_is_uncertain(settings, unsure):
-    probabilities = np.array([[0.4, 0.3 + 1e-7, 0.3 - 1e-7, 1e-30]])
-    logits = np.log(probabilities)
+    logits = np.log(np.array([[0.4, 0.3 + 1e-7, 0.3 - 1e-7, 1e-30]]))
     rows, slack = Processors(**settings, rounding=1e-5).uncertain_rows(logits, [()])
     assert slack[0] == pytest.approx(rows[0, unsure].sum() + 1e-5, abs=1e-9)
     assert (rows[0, unsure] > 0).all()

@@ -63,8 +63,7 @@ def test_a_certified_verdict_completes_a_run_but_replaces_none():
 def test_a_verdict_that_the_registry_contradicts_is_not_used(tmp_path, monkeypatch):
     names = ("channel.markov", "ofdma.sum")
     results = Results({name: Tally(name, instances=5, holds=5, kind="simulated") for name in names}, 1, 1, 1.0, {})
-    text = certificate_text({"commits": {}, "created": "2026-01-02T03:04"}, results)
-    stored = json.loads(text)
+    stored = json.loads(certificate_text({"commits": {}, "created": "2026-01-02T03:04"}, results))
     stored["claims"]["ofdma.sum"]["outcome"] = "misprint"
     stored["claims"]["withdrawn.claim"] = stored["claims"]["channel.markov"]
     monkeypatch.setattr(place, "FILE", tmp_path / "certificate.json")

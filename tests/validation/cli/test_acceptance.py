@@ -48,8 +48,7 @@ def settings_of(*words):
 def test_the_schedule_is_written_for_vllm():
     """Three drafts make 2.45 tokens in 39 + 1.2 B ms, two 2.18 in 36 + 0.9 B: the third pays below a batch of 7.7."""
     words = (LOG, "--verify-time", "30ms", "--draft-time", "3ms", "--verify-token-time", "300us", "--batch", "32")
-    ranges = [[1, 7, 3], [8, 32, 2]]
-    found = {"num_speculative_tokens": 3, "num_speculative_tokens_per_batch_size": ranges}
+    found = {"num_speculative_tokens": 3, "num_speculative_tokens_per_batch_size": [[1, 7, 3], [8, 32, 2]]}
     assert settings_of(*words) == settings_of(*words, "--drafts", "greedy") == found  # vLLM drafts greedily by default
     assert settings_of(*words, "--drafts", "sampled") == found | {"draft_sample_method": "probabilistic"}
     assert "K = 2 to 5 (batch 1 to 7), K = 1 to 4 (batch 8 to 32) are not told apart" in run(*words).output

@@ -96,8 +96,7 @@ def test_the_exact_entries_are_read_and_hold_the_truth(tmp_path, dtype, delta):
     whole = np.concatenate(q)
     order = np.argsort(-whole, axis=1)[:, :EXACT]
     assert lists.draft_tokens.tolist() == order.tolist()
-    truth = np.log(np.take_along_axis(whole, order, 1))
-    error = np.abs(lists.draft_log_probabilities - truth)
+    error = np.abs(lists.draft_log_probabilities - np.log(np.take_along_axis(whole, order, 1)))
     assert (error <= lists.draft_rounding.of(lists.draft_log_probabilities)).all()
     boxes = lists.boxes()
     apart = box_distance(boxes.target.lower, boxes.target.upper, boxes.draft.lower, boxes.draft.upper, boxes.count)

@@ -32,8 +32,7 @@ def test_names_shapes_dtypes_and_every_piece_count(model, monkeypatch):
 def test_weights_that_accelerate_keeps_elsewhere_count(model):
     whole = weights_mark(model)
     for module in model.modules():
-        own = dict(module.named_parameters(recurse=False))
-        if own:
+        if own := dict(module.named_parameters(recurse=False)):
             module._hf_hook = SimpleNamespace(weights_map={name: value.detach().clone() for name, value in own.items()})
             for name, value in own.items():
                 setattr(module, name, torch.nn.Parameter(torch.empty_like(value, device="meta")))

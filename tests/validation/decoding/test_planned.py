@@ -88,8 +88,7 @@ class ByHand:
 
     def run(self) -> None:
         while len(self.tokens) < self.new_tokens and not self.ended:
-            drafts = self.drafts()
-            if drafts is not None:
+            if (drafts := self.drafts()) is not None:
                 self.exchange(drafts)
 
     @property

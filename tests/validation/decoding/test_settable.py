@@ -39,8 +39,7 @@ def numbers_of(method: Any) -> set[str]:
 @pytest.mark.parametrize("name", SETTABLE)
 def test_every_number_of_a_method_can_be_set(name):
     numbers = set(SETTABLE[name])
-    method = METHODS[name].method
-    if method is FlexSpec:  # its costs are one argument
+    if (method := METHODS[name].method) is FlexSpec:  # its costs are one argument
         assert numbers - set(inspect.signature(round_costs).parameters) == numbers_of(FlexSpec)
     else:
         assert numbers == numbers_of(method) - LENGTHS

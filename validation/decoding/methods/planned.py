@@ -220,8 +220,7 @@ def planned_methods(path: str | Path | None, temperature: float, top_p: float) -
 def refuse_other_models(methods: Sequence[Planned], pair: Pair) -> None:
     """Raise a UserError if a policy was planned for models of other weights; without its mark nothing is compared."""
     for policy in (method.policy for method in methods if method.policy.planned_for is not None):
-        mark = models_mark(fingerprints(pair, [], []))
-        if mark != policy.planned_for:
+        if (mark := models_mark(fingerprints(pair, [], []))) != policy.planned_for:
             raise UserError(
                 f"The policy was planned for other models ({policy.planned_for!r}) than these ({mark!r}); plan for "
                 "these models, or give those."

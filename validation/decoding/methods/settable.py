@@ -100,8 +100,7 @@ def method_with(name: str, given: Iterable[str]) -> Method:
             values[word] = ranges[word].read(text)
         except ValueError as error:
             raise UserError(f"{word} of {name} is {text!r}; it must be a number ({ranges[word]}).") from error
-    missing = [word for word in needed(name) if word not in values]
-    if missing:
+    if missing := [word for word in needed(name) if word not in values]:
         raise UserError(f"{name} needs --set {missing[0]}=VALUE; {_told(ranges)}.")
     method = maker_of(name)(**values)
     shown = [f"{word} = {short_form(values[word])}" for word in ranges if word in values]

@@ -177,8 +177,7 @@ class CuHlm(UHlm, ABC):
 
         known: list[Any] = [None] * len(tokens)
         cuts: list[Any] = [None] * len(tokens)
-        sent = np.flatnonzero(~skip)
-        if len(sent):
+        if len(sent := np.flatnonzero(~skip)):
             rows = step.distributions[torch.from_numpy(sent).to(step.distributions.device)].double()
             index = torch.from_numpy(tokens[sent]).to(rows.device)
             sizes, bits = self.choose_top_k(rows, index, self.u[sent])

@@ -71,8 +71,7 @@ def paint_latencies(numbers: Numbers) -> Canvas:
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         for place, line in enumerate(one["lines"]):
             middle, low, high = line["ms"]
-            role = _ROLES.get(line["name"], BASELINE)
-            axes.barh(-place, middle, 0.7, color=role)
+            axes.barh(-place, middle, 0.7, color=_ROLES.get(line["name"], BASELINE))
             axes.plot([low, high], [-place] * 2, "|-", color="black", linewidth=0.8, markersize=4)
             if "printed_ms" in line:
                 axes.plot(line["printed_ms"], -place, **PRINTED)
@@ -126,8 +125,7 @@ def paint_sweep(numbers: Numbers) -> Canvas:
         axes.axhline(one["rule"], color=MIDDLE, linestyle=(0, (4, 2)), label="FlexSpec's rule, ours")
         axes.axhline(one["cloud"], color="0.6", linestyle=(0, (1, 1.5)), label="Cloud-Only")
         if one["printed"]:
-            lengths = [int(length) for length in one["printed"]]
-            axes.plot(lengths, list(one["printed"].values()), **PRINTED)
+            axes.plot([int(length) for length in one["printed"]], list(one["printed"].values()), **PRINTED)
         if one["name"] == "WiFi":
             rule = value("flexspec", "ms_WiFi_flexspec")
             axes.axhline(rule, color=MIDDLE, linestyle=(0, (1, 1.5)))

@@ -61,8 +61,7 @@ def perplexity(decoded: Decoded, rows: Sequence[GenerationRecord], seed: int) ->
         return None
     tokens = {row.prompt: float(len(row.tokens)) for row in rows}
     below = np.array([tokens[prompt] for prompt in nats])
-    rate = ratio(np.array(list(nats.values())), below, resamples=RESAMPLES, seed=seed)
-    return rate.map(math.exp)
+    return ratio(np.array(list(nats.values())), below, resamples=RESAMPLES, seed=seed).map(math.exp)
 
 
 def scored(decoded: Decoded) -> list[str]:

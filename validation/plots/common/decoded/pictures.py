@@ -168,11 +168,6 @@ _ALONE = ("small only", "large only")
 """Methods without a link: their speed is a level, the same at every SNR."""
 
 
-def paint_gains(numbers: Numbers) -> Canvas:
-    """Paint the speeds over a Rayleigh link, where cu-hlm prints gains."""
-    return paint_speeds(numbers, ("offline_gain", "online_gain"))
-
-
 def paint_speeds(numbers: Numbers, gains: Sequence[str] = ()) -> Canvas:
     names = _drawn(numbers, SHOWN)
     figure, panels = style.canvas((style.PAGE[0], 3.2), panels=len(SPEED_PANELS))

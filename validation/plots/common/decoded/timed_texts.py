@@ -141,8 +141,7 @@ def speeds(
     models = seconds_of({"drafts": texts.draft_passes, "passes": texts.target_passes}, Times(*times))
     found: dict[str, list[tuple[Any, Array]]] = {word: [] for word in WORDS}
     for snr_db in average_snr_db:
-        link = link_seconds(texts, fading, snr_db, bandwidth_hz=bandwidth_hz)
-        seconds = models + sum_by(texts, link)
+        seconds = models + sum_by(texts, link_seconds(texts, fading, snr_db, bandwidth_hz=bandwidth_hz))
         each = divide(texts.tokens, seconds)
         found["median"].append((np.median(each), np.median(each[chosen], axis=-1)))
         found["total"].append((texts.tokens.sum() / seconds.sum(), (counts @ texts.tokens) / (counts @ seconds)))

@@ -103,8 +103,7 @@ def line_statistics(tokens: Tokens) -> dict[str, Any]:
 def _relation(tokens: Tokens) -> list[dict[str, Any]]:
     found = [curve("mean at each u", POINTS, samples.bin_means(tokens.uncertainty, tokens.rejection, tokens.prompt))]
     for name, binned in (("fit to the tokens", False), ("fit to the 21 means", True)):
-        fit = samples.line_of(tokens, binned=binned)
-        if fit is not None:
+        if (fit := samples.line_of(tokens, binned=binned)) is not None:
             found.append({"name": name, "x": [0.0, 1.0], "mean": plain([fit.intercept, fit.intercept + fit.slope])})
     return found
 

@@ -122,8 +122,7 @@ def _batches(file: Path) -> Iterator[Any]:
 
     try:
         with parquet.ParquetFile(file, page_checksum_verification=True) as opened:
-            names = set(opened.schema_arrow.names)
-            if missing := [name for name in COLUMNS if name not in names]:
+            if missing := [name for name in COLUMNS if name not in opened.schema_arrow.names]:
                 raise UserError(f"{file} has no column {missing[0]}; it is not a data file of DistillKit.")
             yield from opened.iter_batches(TEXTS, columns=list(COLUMNS))
     except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:

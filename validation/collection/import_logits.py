@@ -77,9 +77,8 @@ def import_logits(
         "prompts": [],
     }
     if stores:
-        exact = asdict(Rounding())
         rounding = {name: asdict(Rounding(store.error(), floored=True)) for name, store in stores.items()}
-        manifest["rounding"] = dict.fromkeys(sources, exact) | rounding
+        manifest["rounding"] = dict.fromkeys(sources, asdict(Rounding())) | rounding
         manifest["notes"].append("The stores round. A claim is checked where the intervals that this leaves decide it.")
     if text_origin is not None:
         manifest["texts"] = text_origin

@@ -25,10 +25,9 @@ _PLACE = {name: column for column, name in enumerate(SUMMED)}
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric: its unit, and the two columns whose totals it divides."""
+    """A metric: the two columns whose totals it divides."""
 
     name: str
-    unit: str
     above: str
     below: str
     complement: bool = False
@@ -36,30 +35,30 @@ class Metric:
 
 
 METRICS = (
-    Metric("tokens_per_s", "tokens/s", "tokens", "seconds"),  # token throughput, ratio of totals (u-hlm IV)
-    Metric("tokens_per_s_text_mean", "tokens/s", "text_speed", "timed_texts"),  # mean over texts of their throughput
+    Metric("tokens_per_s", "tokens", "seconds"),  # token throughput, ratio of totals (u-hlm IV)
+    Metric("tokens_per_s_text_mean", "text_speed", "timed_texts"),  # mean over texts of their throughput
     # mean of ratios over rounds: of cu-hlm (6), a skipped token being a round; never below tokens_per_s where a round
     # gives one token, and finite in the mean under Rayleigh fading, where the mean time is not
-    Metric("tokens_per_s_round_mean", "tokens/s", "turn_speed", "timed_turns"),
-    Metric("seconds_per_text", "s", "seconds", "texts"),  # latency: time of a text, prompt apart (c-sqs 4)
-    Metric("device_s_per_token", "s", "draft_s", "tokens"),  # draft model's time (cu-hlm Table II)
-    Metric("link_s_per_token", "s", "link_s", "tokens"),  # communication (cu-hlm Table II)
-    Metric("server_s_per_token", "s", "target_s", "tokens"),  # target model's time (cu-hlm Table II)
-    Metric("transmission_rate", "", "sent", "turns"),  # TR: rounds with an uplink transmission (cu-hlm V-B)
-    Metric("share_skipped", "", "skipped", "tokens"),  # tokens kept without verification
+    Metric("tokens_per_s_round_mean", "turn_speed", "timed_turns"),
+    Metric("seconds_per_text", "seconds", "texts"),  # latency: time of a text, prompt apart (c-sqs 4)
+    Metric("device_s_per_token", "draft_s", "tokens"),  # draft model's time (cu-hlm Table II)
+    Metric("link_s_per_token", "link_s", "tokens"),  # communication (cu-hlm Table II)
+    Metric("server_s_per_token", "target_s", "tokens"),  # target model's time (cu-hlm Table II)
+    Metric("transmission_rate", "sent", "turns"),  # TR: rounds with an uplink transmission (cu-hlm V-B)
+    Metric("share_skipped", "skipped", "tokens"),  # tokens kept without verification
     # TSR: chance that a skipped token would be accepted, mean of min(1, p_d/q_d) (cu-hlm V-B)
-    Metric("true_skip_rate", "", "skip_risk", "skipped", complement=True, needs_risk=True),
-    Metric("resampling_rate", "", "resampled", "rounds"),  # rejected and resampled drafts over rounds (c-sqs 4)
-    Metric("acceptance", "", "accepted", "drafted"),  # drafts accepted, of those sent
-    Metric("acceptance_looked_at", "", "accepted", "looked_at"),  # drafts accepted, of those decided on
-    Metric("accepted_length", "drafts", "accepted", "rounds"),
-    Metric("drafts_per_round", "drafts", "drafted", "rounds"),
-    Metric("tokens_per_round", "tokens", "tokens", "rounds"),  # new tokens, skipped ones too
-    Metric("bits_per_token", "bit", "bits", "tokens"),  # uplink, by the papers' formulas
-    Metric("bits_per_message", "bit", "bits", "sent"),  # uplink of a round in which anything is sent, by formula
-    Metric("bytes_per_token", "byte", "bytes", "tokens"),  # uplink, as encoded
-    Metric("down_bytes_per_token", "byte", "down_bytes", "tokens"),  # downlink, as encoded
-    Metric("risk", "", "risk", "texts", needs_risk=True),  # bounds the total variation of texts from the target model's
+    Metric("true_skip_rate", "skip_risk", "skipped", complement=True, needs_risk=True),
+    Metric("resampling_rate", "resampled", "rounds"),  # rejected and resampled drafts over rounds (c-sqs 4)
+    Metric("acceptance", "accepted", "drafted"),  # drafts accepted, of those sent
+    Metric("acceptance_looked_at", "accepted", "looked_at"),  # drafts accepted, of those decided on
+    Metric("accepted_length", "accepted", "rounds"),
+    Metric("drafts_per_round", "drafted", "rounds"),
+    Metric("tokens_per_round", "tokens", "rounds"),  # new tokens, skipped ones too
+    Metric("bits_per_token", "bits", "tokens"),  # uplink, by the papers' formulas
+    Metric("bits_per_message", "bits", "sent"),  # uplink of a round in which anything is sent, by formula
+    Metric("bytes_per_token", "bytes", "tokens"),  # uplink, as encoded
+    Metric("down_bytes_per_token", "down_bytes", "tokens"),  # downlink, as encoded
+    Metric("risk", "risk", "texts", needs_risk=True),  # bounds the total variation of texts from the target model's
 )
 """The metrics that are ratios of totals, in the order of the tables."""
 

@@ -137,5 +137,4 @@ def sentence(text: str) -> str:
     '``skip``, the s\\ :sub:`v`\\  of ``risk``'
     """
     plain = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"``\1``", text)
-    parts = re.split(r"(``[^`]+``)", plain)
-    return "".join(part if part.startswith("``") else formula(part) for part in parts)
+    return "".join(part if part.startswith("``") else formula(part) for part in re.split(r"(``[^`]+``)", plain))

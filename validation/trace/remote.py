@@ -86,9 +86,8 @@ class RemotePath:
 
     def read_bytes(self) -> bytes:
         """Return the content; a body that breaks off is read again, a bounded number of times."""
-        store = _store(self.root)
         for left in reversed(range(RETRIES)):
-            answer = self._ask("read", lambda obstore: obstore.get(store, self.key))
+            answer = self._ask("read", lambda obstore, store: obstore.get(store, self.key))
             try:
                 return bytes(answer.bytes())
             except Exception as error:
@@ -121,10 +120,9 @@ class RemotePath:
         return iter(sorted(self / name for name in names))
 
     def _listed(self) -> Iterator[Any]:
-        store = _store(self.root)
         prefix = self.key or None  # a prefix ends at a slash
-        batches = iter(self._ask("list", lambda obstore: obstore.list(store, prefix)))
-        while batch := self._ask("list", lambda _: next(batches, None)):
+        batches = iter(self._ask("list", lambda obstore, store: obstore.list(store, prefix)))
+        while batch := self._ask("list", lambda *_: next(batches, None)):
             yield from batch
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
@@ -136,8 +134,7 @@ class RemotePath:
 
     def write_bytes(self, content: bytes | memoryview) -> None:
         self.mkdir()
-        store = _store(self.root)
-        self._ask("written", lambda obstore: obstore.put(store, self.key, bytes(content)))
+        self._ask("written", lambda obstore, store: obstore.put(store, self.key, bytes(content)))
 
     def replace_if(self, content: bytes, seen: dict[str, Any] | None) -> dict[str, Any]:
         """Write an object only if nobody has written it since."""
@@ -155,28 +152,26 @@ class RemotePath:
                 f"Another process is writing {self.parent}; wait for it, stop it, or choose another place."
             ) from error
         except (exceptions.NotSupportedError, NotImplementedError):
-            return dict(self._ask("written", lambda obstore: obstore.put(_store(self.root), self.key, content)))
+            return dict(self._ask("written", lambda obstore, store: obstore.put(store, self.key, content)))
         except Exception as error:
             raise self._problem("written", error) from error
 
     def mark(self) -> dict[str, Any]:
         """Return what tells this version of an object from others."""
-        store = _store(self.root)
-        return dict(self._ask("read", lambda obstore: obstore.head(store, self.key)))
+        return dict(self._ask("read", lambda obstore, store: obstore.head(store, self.key)))
 
     def unlink(self, missing_ok: bool = False) -> None:
         self.mkdir()
-        store = _store(self.root)
         try:
-            self._ask("removed", lambda obstore: obstore.delete(store, self.key))
+            self._ask("removed", lambda obstore, store: obstore.delete(store, self.key))
         except FileNotFoundError:
             if not missing_ok:
                 raise
 
     def _ask(self, done: str, question: Any) -> Any:
-        obstore = _obstore()
+        obstore, store = _obstore(), _store(self.root)
         try:
-            return question(obstore)
+            return question(obstore, store)
         except Exception as error:
             raise self._problem(done, error) from error
 

@@ -103,9 +103,8 @@ def train_tokenizer(documents: list[str], out: Path, vocabulary: int) -> None:
 
 def tokens(tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> list[np.ndarray]:
     """Return the token ids of each document, preceded by the end-of-text token."""
-    end = [tokenizer.eos_token_id]
     encoded = tokenizer(documents, verbose=False, add_special_tokens=False)["input_ids"]
-    return [np.array(end + ids, dtype=np.int64) for ids in encoded]
+    return [np.array([tokenizer.eos_token_id, *ids], dtype=np.int64) for ids in encoded]
 
 
 def blocks(documents: list[np.ndarray], rng: np.random.Generator, context: int) -> np.ndarray:

@@ -163,8 +163,7 @@ class Audited(Planned):
                 if self.on_kept is not None:
                     self.on_kept()
             elif self.decided[n].skip:
-                rng = self._numbers(step, n)
-                self.decided[n] = self.sends.decide(self.logits[n], int(tokens[n]), rng=rng)
+                self.decided[n] = self.sends.decide(self.logits[n], int(tokens[n]), rng=self._numbers(step, n))
         return skips
 
     def audited(self, sequence: int) -> bool:

@@ -46,8 +46,7 @@ def digest(file: Path) -> str:
 
 def stored(name: str) -> tuple[Any, dict[str, Any]]:
     """Return what an experiment stored, and the part of its record that its figures hold."""
-    file = ROOT / records()[name]["file"]
-    return json.loads(file.read_text(encoding="utf-8")), from_experiment(name)
+    return json.loads((ROOT / records()[name]["file"]).read_text(encoding="utf-8")), from_experiment(name)
 
 
 def from_experiment(name: str) -> dict[str, Any]:

@@ -89,8 +89,7 @@ def targets(seed: int) -> Numbers:
             for make, method in ((c.by_surrogate, "ema_printed"), (c.by_optimum, "consistent")):
                 texts = case.replay(draft, network, make, round_s=round_s, method=method).of(chosen)
                 gain = c.speed_up(texts, cloud_line, times, seed)
-                ours = make is c.by_surrogate
-                cells.append(_cell(gain, printed[place]) if ours else _cell(gain, alone=True))
+                cells.append(_cell(gain, printed[place]) if make is c.by_surrogate else _cell(gain, alone=True))
                 statistics.setdefault(name, {})[f"{network}, {method}"] = plain(gain.value or 0.0, 4)
         rows.append((name, f"{base[0]:.0f}, {base[1]:.0f} ms", *cells))
     heads = [head for network in ("5G", "4G") for head in (f"{network}, Algorithm 2 (printed)", f"{network}, K*")]

@@ -162,9 +162,8 @@ def measure_methods(trace: Trace, seed: int) -> Numbers:
     """Measure the transmission rate and true skip rates of U-HLM with each measure, and of random skipping."""
     tokens = trace_drafts.tokens_of(trace, seed)
     baselines, left_out = baselines_of(trace, seed)
-    fit = samples.line_of(tokens, binned=True)
     methods = {}
-    if risks := samples.risks_of(tokens, fit):
+    if risks := samples.risks_of(tokens, samples.line_of(tokens, binned=True)):
         methods["U-HLM, risk-prone"] = _rates(tokens, risks.prone)
         methods["U-HLM, risk-averse"] = _rates(tokens, risks.averse)
         methods["random, as many sent"] = _random(tokens, methods["U-HLM, risk-prone"]["transmission"].value)

@@ -102,8 +102,7 @@ def of_scrapes(paths: list[str], texts: list[str]) -> Sequence[Read]:
     if len(set(prefixes)) > 1:
         raise UserError(f"{' and '.join(paths)} are of two engines; give two scrapes of one server.")
     scrapes = [_scrape(path, text, prefixes[0]) for path, text in zip(paths, texts, strict=True)]
-    models = set().union(*(scrape.models for scrape in scrapes))
-    if len(models) > 1:
+    if len(models := set().union(*(scrape.models for scrape in scrapes))) > 1:
         records = list[AcceptanceRecord]()
         for model in sorted(models):
             lines = [[line for line in text.splitlines() if f'model_name="{model}"' in line] for text in texts]

@@ -170,16 +170,14 @@ def _examine(name: str, source: ArraySource, report: Progress) -> tuple[float, i
     largest, beyond, first, bad, bad_at, shaped = 0.0, 0, (0, 0), 0, (0, 0, 0.0), True
     done = 0
     for block in source.blocks(_block_rows(source.shape[1]), 0):
-        finite = np.isfinite(block)
-        if not finite.all():
+        if not (finite := np.isfinite(block)).all():
             row, column = np.argwhere(~finite)[0].tolist()
             bad_at = bad_at if bad else (done + row, column, float(block[row, column]))
             bad += int(finite.size - np.count_nonzero(finite))
         else:
             magnitude = np.abs(block)
             largest = max(largest, float(magnitude.max()))
-            too_large = magnitude > LARGEST["float16"]
-            if too_large.any():
+            if (too_large := magnitude > LARGEST["float16"]).any():
                 row, column = np.argwhere(too_large)[0].tolist()
                 first = first if beyond else (done + row, column)
                 beyond += int(np.count_nonzero(too_large))

@@ -213,21 +213,18 @@ def _refuse_no_top_k(text: ListedText, vocabulary: int, rounding: Rounding | Non
     k = text.tokens.shape[1]
     if k > vocabulary:
         raise UserError(f"{text.places(0)} lists {k:,} tokens, but V = {vocabulary:,}; check --vocabulary.")
-    outside = (text.tokens >= vocabulary) | (text.tokens < 0)
-    if outside.any():
+    if (outside := (text.tokens >= vocabulary) | (text.tokens < 0)).any():
         row, column = np.argwhere(outside)[0]
         raise UserError(
             f"{text.places(row)} has token {text.tokens[row, column]}, but V = {vocabulary:,}; check --vocabulary."
         )
-    beyond = text.text_tokens >= vocabulary
-    if beyond.any():
+    if (beyond := text.text_tokens >= vocabulary).any():
         row = int(np.argmax(beyond))
         raise UserError(
             f"{text.places(row)} is of token {text.text_tokens[row]}, but V = {vocabulary:,}; check --vocabulary."
         )
     ordered = np.sort(text.tokens, axis=1)
-    twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-    if twice.any():
+    if (twice := (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)).any():
         raise UserError(f"{text.places(int(np.argmax(twice)))} lists a token twice; the file is damaged.")
     if rounding is None:
         return

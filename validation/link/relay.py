@@ -188,6 +188,5 @@ class Relay:
 
 
 async def _until(moment: float) -> None:
-    left = moment - asyncio.get_running_loop().time() - EARLY_S
-    if left > 0:
+    if (left := moment - asyncio.get_running_loop().time() - EARLY_S) > 0:
         await asyncio.sleep(left)

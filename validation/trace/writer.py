@@ -150,8 +150,7 @@ class TraceWriter:
             pieces = self._pieces[name]
             pieces.append(rows)
             size = self._fields[name].chunk_rows(self.vocabulary, self._dtype)
-            count = sum(map(len, pieces)) // size * size
-            if count:
+            if count := sum(map(len, pieces)) // size * size:
                 joined = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
                 start = self._chunked[name]
                 self._arrays[name][start : start + count] = joined[:count]

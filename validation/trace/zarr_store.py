@@ -148,8 +148,7 @@ class StoredArray:
         if start >= self._whole:
             return self._tail[start - self._whole : stop - self._whole].copy()
         last, size = min(stop, self._whole), self.chunk_rows
-        touched = range(start // size, -(-last // size))
-        if len(touched) > 2:
+        if len(touched := range(start // size, -(-last // size))) > 2:
             found = [np.asarray(self._chunks[start:last])]
         else:  # each chunk is checked and decompressed as a whole
             found = [self._chunk(n)[max(start - n * size, 0) : last - n * size] for n in touched]

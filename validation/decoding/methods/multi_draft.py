@@ -176,8 +176,7 @@ class PromptLookup(Method):
     def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
         for size in range(min(self.ngram, len(tokens) - 1), 0, -1):
             windows = np.lib.stride_tricks.sliding_window_view(tokens[:-1], size)
-            places = np.flatnonzero((windows == tokens[-size:]).all(axis=1))
-            if len(places):
+            if len(places := np.flatnonzero((windows == tokens[-size:]).all(axis=1))):
                 after = int(places[-1]) + size
                 return [int(token) for token in tokens[after : after + self.max_draft_length]]
         return ()
@@ -236,8 +235,7 @@ class DssdCertified(Dssd):
         self.limit, self.name = limit, f"DSSD certified (ε = {short_form(limit)}, K = {max_draft_length})"
 
     def begin(self, session: Session) -> None:
-        least = session.vocabulary * 2.0**-ANSWER_BITS
-        if self.limit < least:
+        if self.limit < (least := session.vocabulary * 2.0**-ANSWER_BITS):
             raise UserError(
                 f"The limit of DSSD's answer must be at least {least:.2g} for {session.vocabulary:,} tokens, since a "
                 f"probability has {ANSWER_BITS} bits, not {self.limit!r}; use Dssd for an exact answer."

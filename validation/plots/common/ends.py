@@ -23,8 +23,7 @@ def label_ends(
     """Write the name of each labelled curve beside its last point, in its colour; the names do not overlap."""
     ends = []
     for place, (label, line) in enumerate(_curves(axes)):
-        name = (names or {}).get(label, label)
-        if name:
+        if name := (names or {}).get(label, label):
             whole = re.sub(r"\(.*?\)", lambda part: part[0].replace(" ", "\xa0"), name)
             text = fill(whole, wrap, break_long_words=False)
             ends.append((list(order).index(label) if label in order else place, text, line))

@@ -64,8 +64,7 @@ def _allowed(losses: Losses, lengths: list[int], seed: int) -> list[dict[str, An
             for name in (WHOLE, SUM, TOKEN):
                 values, bound = _loss(name, losses, length)
                 row: dict[str, Any] = {"length": length, "risk": risk, "loss": name, "bound": bound}
-                outcome = over_splits(values, splits, risk=risk, bound=bound)
-                if outcome is None:
+                if (outcome := over_splits(values, splits, risk=risk, bound=bound)) is None:
                     row |= {"needs": fewest_prompts(bound, risk), "calibrating": count}
                 else:
                     row |= _reached(outcome)

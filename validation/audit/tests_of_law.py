@@ -48,10 +48,8 @@ class TokenTests:
         here = tokens[:, self._depth]
         m, symbols = rows.shape
         place = np.arange(m)
-        masks: list[tuple[Array, bool]] = []
         top = rows.max(axis=-1, keepdims=True)
-        for level in LEVELS:
-            masks.append((rows >= level * top, True))
+        masks: list[tuple[Array, bool]] = [(rows >= level * top, True) for level in LEVELS]
         fixed = np.zeros((m, symbols), dtype=bool)
         fixed[:, list(self._law.end_tokens)] = True
         masks.append((fixed, True))

@@ -52,10 +52,6 @@ def accuracy_of(paper: str) -> dict[str, Any]:
     return found
 
 
-def printed_name(method: str) -> str | None:
-    return HLM_NAMES.get(method.split(" (")[0])
-
-
 NETWORKS, DATASETS, METHODS, DEVICE_DATASETS = (
     tuple(_FLEXSPEC[key]) for key in ("networks", "datasets", "methods", "device_datasets")
 )

@@ -83,14 +83,12 @@ ONLINE_RULES = [f"online η = {eta:g}" for eta in samples.SHOWN]
 
 def _sent(sample: samples.Sample) -> dict[str, float | None]:
     certified = sample.top_k["certified"][:, samples.PARAMETERS["certified"].index(samples.EPSILON)]
-    found: dict[str, float | None] = {
+    return {
         "offline (21)": sample.offline(samples.THETA),
         "offline, sharp": sample.offline(samples.THETA, sharp=True),
         "certified": float(certified.mean()),
+        **{name: float(sample.online(eta).mean()) for eta, name in zip(samples.SHOWN, ONLINE_RULES, strict=True)},
     }
-    for eta, name in zip(samples.SHOWN, ONLINE_RULES, strict=True):
-        found[name] = float(sample.online(eta).mean())
-    return found
 
 
 def measure_payload(trace: Trace, seed: int) -> Numbers:

@@ -15,7 +15,7 @@ from validation.plots.common.decoded import numbers as scores
 from validation.plots.common.decoded import timed_texts
 from validation.plots.common.decoded.numbers import titled
 from validation.plots.common.decoded.timed_texts import Fading, Texts
-from validation.plots.common.printed import CU, HLM_LATENCIES, LARGER_DRAFT_S, SETS, SNR_DB, accuracy_of, printed_name
+from validation.plots.common.printed import CU, HLM_LATENCIES, HLM_NAMES, LARGER_DRAFT_S, SETS, SNR_DB, accuracy_of
 from validation.plots.common.record import Numbers, cell, kept, table
 
 
@@ -58,7 +58,7 @@ def _accuracy_table(decoded: Decoded, metrics: list[str], printed: dict[str, Any
 
 
 def _printed_cell(printed: dict[str, Any], method: str, source: str) -> str:
-    name, place = printed_name(method), SETS.index(source)
+    name, place = HLM_NAMES.get(method.split(" (")[0]), SETS.index(source)
     return " / ".join(f"{values[name][place]:.4f}" for values in printed.values() if name in values) or NONE
 
 

@@ -226,9 +226,8 @@ def _distortions(p: Row, q: Row, sizes: dict[str, Sizes], grid: Sizes) -> dict[s
         (least,) = pair.least([THETA])
         half = 0.5 / pair.apart if pair.apart > 0 else np.inf
         own["exact"] = np.array(pair.least([half * epsilon for epsilon in PARAMETERS["exact"]]))
-        known: dict[int, tuple[float, float]] = {}
-        for k in np.unique(np.concatenate([grid, *(own[name] for name in own if name not in ("swept", "safe"))])):
-            known[int(k)] = pair.distortion(int(k))
+        sought = np.unique(np.concatenate([grid, *(own[name] for name in own if name not in ("swept", "safe"))]))
+        known = {int(k): pair.distortion(int(k)) for k in sought}
         at_grid = [known[int(k)] for k in grid]
         found: dict[str, Any] = {"least": least, "distortion": [one[0] for one in at_grid]}
         found["rebuilt"] = [one[1] for one in at_grid]

@@ -195,7 +195,8 @@ def _together(draft: ListSource, target: ListSource) -> Iterator[tuple[ListedTex
             )
         n = min(len(one.text_tokens), len(other.text_tokens))
         known = (one.text_tokens[:n] >= 0) & (other.text_tokens[:n] >= 0)
-        if len(different := np.flatnonzero(known & (one.text_tokens[:n] != other.text_tokens[:n]))):
+        different = np.flatnonzero(known & (one.text_tokens[:n] != other.text_tokens[:n]))
+        if len(different):
             at = int(different[0])
             raise UserError(
                 f"The texts differ: at position {at} of text {number}, {draft.path} has token {one.text_tokens[at]} "
@@ -224,7 +225,8 @@ def _refuse_no_top_k(text: ListedText, vocabulary: int, rounding: Rounding | Non
             f"{text.places(row)} is of token {text.text_tokens[row]}, but V = {vocabulary:,}; check --vocabulary."
         )
     ordered = np.sort(text.tokens, axis=1)
-    if (twice := (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)).any():
+    twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    if twice.any():
         raise UserError(f"{text.places(int(np.argmax(twice)))} lists a token twice; the file is damaged.")
     if rounding is None:
         return

@@ -88,7 +88,8 @@ def test_a_crash_at_every_single_step_is_survived(tmp_path, monkeypatch):
             kill_at(patch, step, after=bool(step % 2))
             with pytest.raises(Killed):
                 collect(path, batches=2)
-        if stored := read_journal(path).rows if path.exists() and (path / JOURNAL).stat().st_size else 0:
+        stored = read_journal(path).rows if path.exists() and (path / JOURNAL).stat().st_size else 0
+        if stored:
             found = open_trace(path, partial=True)
             assert found.positions == stored
             assert np.array_equal(found.arrays["target_logits"][:5], rows(0)["target_logits"])

@@ -176,7 +176,8 @@ class PromptLookup(Method):
     def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
         for size in range(min(self.ngram, len(tokens) - 1), 0, -1):
             windows = np.lib.stride_tricks.sliding_window_view(tokens[:-1], size)
-            if len(places := np.flatnonzero((windows == tokens[-size:]).all(axis=1))):
+            places = np.flatnonzero((windows == tokens[-size:]).all(axis=1))
+            if len(places):
                 after = int(places[-1]) + size
                 return [int(token) for token in tokens[after : after + self.max_draft_length]]
         return ()

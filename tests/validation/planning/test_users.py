@@ -1,17 +1,20 @@
 """Several users: what a file of them may not say, their speeds and plan against closed forms, and intervals."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from validation.decoding.methods.rows import COLOCATED, FLEXSPEC, OURS, SERVER, STREAM, U_HLM
+from validation.decoding.methods.rows import COLOCATED, FLEXSPEC, OURS, SERVER, SQS, STREAM, U_HLM
 from validation.errors import UserError
+from validation.planning.plan import load
 from validation.planning.planners import planner_of_trace
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import PlanLink, Setting, constant_link
 from validation.planning.shared import Shared, User
+from validation.planning.token_time import dear_tokens
 from validation.planning.users import equal_users, plan_band, read_users
 
 SETTING = Setting(constant_link(1e8, 0.3, 1e9), 0.012, 0.03)
@@ -95,3 +98,20 @@ def test_a_user_with_more_weight_has_more_of_the_band(planner) -> None:
     users = [User(str(weight), 1e5, 0.02, 0.012, weight) for weight in (1.0, 4.0)]
     small, large = (user["share"] for user in plan_band(fair, users)[2]["users"])
     assert large > 2 * small
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_drafts_pay_up_to_the_stated_time_of_a_token(planner, batch: int) -> None:
+    setting = replace(SETTING, server_batch=batch, server_draft_s=0.005, objective="capacity")
+    (said,) = dear_tokens(planner, setting)
+    own, devices = (float(x) / 1e3 for x in re.findall(r"([\d.e+]+) ms", said)[1:])
+
+    def least(seconds: float, *kinds: str) -> float:
+        dear = replace(planner, setting=replace(setting, verify_token_s=seconds))
+        chosen = (dear.best([kind], dear.setting) for kind in kinds)
+        return min(float(load(dear.setting, one.counts[planner.split.test].sum(axis=0))) for one in chosen)
+
+    for factor in (0.95, 1.05):
+        assert (least(factor * own, COLOCATED) < least(factor * own, STREAM)) is (factor < 1)
+        servers = least(factor * devices, COLOCATED, STREAM)
+        assert (least(factor * devices, FLEXSPEC, OURS, SQS) < servers) is (factor < 1)

@@ -495,7 +495,7 @@ def dp_printed_packing():
 
 @theorem(
     "batching.dp_gap",
-    Source("zhu2025edgesd", 'Algorithm 1; below (32): "we obtain the minimum inference latency"'),
+    Source("zhu2025edgesd", 'Algorithm 1, line 27: "return Optimal batching decisions"; (30) to (32)'),
     PRINTED,
     assuming=(FITS, RUNS),
     false={**LATE_DRAFTS, "labels": [0, 0, 1]},

@@ -15,7 +15,6 @@ from validation.planning.verdict import (
     NAMES,
     is_fixed_length,
     is_together,
-    number_said,
     plainest,
     symbols_said,
     with_length,
@@ -61,10 +60,7 @@ def show(console: Console, result: Result, about: Sequence[str]) -> None:
     say(console, *([f"{named}: {label}{meaning}"] if label and not is_fixed_length(asked.best) else []), *about)
     _print_policies(console, result)
     users = [] if asked.name == FULL_SERVER else [_most_users(result)]
-    unrun = [one for one in asked.rows if one.family in UNRUN and not one.breaks and one.value > asked.best.value]
-    named = ", ".join(f"{NAMES[one.family]}: {number_said(asked, one)}" for one in unrun)
-    faster = [f"Faster, if an engine could run it: {named}."] if unrun else []
-    say(console, *users, _legend(result), *faster, *result.notes)
+    say(console, *users, _legend(result), *result.notes)
 
 
 def _print_policies(console: Console, result: Result) -> None:

@@ -1,4 +1,6 @@
-"""Up to which time of a token in a pass drafts pay: what a plan assumes that most decides it."""
+"""How much longer a wider pass may take while drafts pay: what a plan assumes that most decides it."""
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,42 +9,38 @@ from validation.decoding.methods.rows import COLOCATED, STREAM, UNRUN
 from validation.planning.plan import Planner
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
-from validation.printable import counted
 
-TIMES = np.geomspace(1e-6, 1.0, 2000)
-"""Seconds of a token that are tried."""
+RATIOS = np.geomspace(1.0, 100.0, 4000)
+"""Times of a pass over two tokens of each text over one token that are tried; each further token adds as much."""
 
 
-def dear_tokens(planner: Planner, setting: Setting) -> list[str]:
-    """Return the sentence, for the setting of a full server; nothing where passes are measured or tokens take time."""
+def wide_passes(planner: Planner, setting: Setting) -> str:
+    """Return what a plan says of it; nothing where passes are measured, or a token takes time.
+
+    A pass over one token of each text keeps its time, so the texts of a pass cancel.
+    """
     if setting.passes is not None or setting.verify_token_s > 0:
-        return []
-    pool = planner.pool(setting)
+        return ""
+    pool = planner.pool(replace(setting, objective="capacity"))
     each = pool.test / pool.test[:, :1]
-    full = setting.server_seconds(each, setting.server_batch)
-    one = setting.seconds(each, setting.link.quantile(0.5))
+    more = each[:, COUNTS.index("verified")] - each[:, COUNTS.index("passes")]
+    seconds = setting.server_seconds(each) + setting.verify_s * (RATIOS[:, None] - 1.0) * more
     runs = pool.kept & np.array([option.family not in UNRUN for option in pool.options])
     own, plain = (
         runs & np.array([option.family == family for option in pool.options]) for family in (COLOCATED, STREAM)
     )
     device = runs & np.array([option.row.device for option in pool.options])
-    texts = counted(setting.server_batch, "text")
     parts = (
-        ("a server's own drafts pay for one user", _until(one, each, own, plain)),
-        (f"on a full server, {texts} a pass,", _until(full, each, own, plain)),
-        ("devices carry more users of it", _until(full, each, device, runs & ~device)),
+        ("for a server's own drafts to pay", _until(seconds, own, plain)),
+        ("for devices to carry more users", _until(seconds, device, runs & ~device)),
     )
-    said = "; ".join(f"{what} up to {1e3 * time:.2g} ms" for what, time in parts if time)
-    return [f"If each token adds time to a pass (--verify-token-time; here 0): {said}."] if said else []
+    said = ", ".join(f"{ratio:.2f} times as long {what}" for what, ratio in parts if ratio)
+    return f"; over two tokens of each text it may take {said}" if said else ""
 
 
-def _until(
-    seconds: NDArray[np.float64], each: NDArray[np.float64], some: NDArray[np.bool_], others: NDArray[np.bool_]
-) -> float | None:
-    """Return the time of a token from which the best of some options takes as long as the best of others."""
+def _until(seconds: NDArray[np.float64], some: NDArray[np.bool_], others: NDArray[np.bool_]) -> float | None:
+    """Return the ratio from which the best of some options takes as long as the best of others."""
     if not (some.any() and others.any()):
         return None
-    verified = each[:, COUNTS.index("verified")]
-    best, rest = (np.min(seconds[part] + TIMES[:, None] * verified[part], axis=1) for part in (some, others))
-    slower = best >= rest
-    return float(TIMES[np.argmax(slower)]) if slower.any() and not slower[0] else None
+    slower = seconds[:, some].min(axis=1) >= seconds[:, others].min(axis=1)
+    return float(RATIOS[np.argmax(slower)]) if slower.any() and not slower[0] else None

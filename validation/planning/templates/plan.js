@@ -286,7 +286,7 @@ function unmet(s) {
 }
 
 function guarantee(option, s) {
-  if (option.lossless && [COLOCATED, OWN_TREE].includes(option.policy)) return ["Lossless", "If the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it."];
+  if (option.lossless && [COLOCATED, OWN_TREE].includes(option.policy)) return ["Lossless", "If the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it; vLLM 0.32 with sampled drafts on CPUs fails."];
   if (option.lossless) return ["Lossless", "Every text has exactly the target model's law: proved."];
   if (needs(option, s.kind) >= 1 || s.limit >= 1) return ["No limit", `The limit allows any text; its loss is ${two.format(option.loss[s.kind])}, ${measured}.`];
   if (option.policy === CERTIFIED) return [`TV ≤ ${say(needs(option, s.kind))}`, `The law of ${s.kind === "text" ? "a text as long as these" : "each token, given those before it,"} is within this of the target model's: proved.`];
@@ -506,7 +506,7 @@ function drawTable(rows) {
       const [number, basis] = row.cells[key], cell = put(line, "td", { role: "cell", "data-label": head, "data-key": key });
       if (number === null) { cell.textContent = NONE; continue; }
       if (key === "users") cell.textContent = timesSaid(number);
-      else cell.textContent = key === "bits" ? whole.format(number) : (key.startsWith("k_") ? four : ["draft_length", "risk"].includes(key) ? two : three).format(number);
+      else cell.textContent = key === "bits" ? whole.format(number) : (key.startsWith("k_") ? four : ["draft_length", "risk"].includes(key) ? two : key === "mean" && number < 999.5 ? { format: (one) => one.toPrecision(3) } : three).format(number);
       cell.dataset.value = number;
       if (key === "risk" && basis !== "p") cell.textContent += ` (${basis})`;
     }

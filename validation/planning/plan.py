@@ -16,6 +16,7 @@ from validation.decoding.methods import rows
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD
 from validation.decoding.seconds import UP
 from validation.errors import UserError
+from validation.estimates import Estimate
 from validation.planning.bound import Model
 from validation.planning.option import Line, Option
 from validation.planning.positions import THRESHOLDS
@@ -296,14 +297,14 @@ class Planner:
         pool = self.pool(self.setting)
         return [pool.options[place] for place in pool.places[rows.COLOCATED]]
 
-    def told_apart(self, one: Option, other: Option) -> bool:
-        """Return whether the held-out prompts tell which of two options is faster for one user."""
-        counts = (self.split.sums(option.counts, self.split.test) for option in (one, other))
-        return bool((ratio(*map(self.setting.mean_seconds, counts)) + -1.0).sign)
+    def gain(self, option: Option, rival: Option) -> Estimate:
+        """Return by how much an option is faster than a rival for one user on held-out prompts, relative."""
+        counts = (self.split.sums(one.counts, self.split.test) for one in (rival, option))
+        return ratio(*map(self.setting.mean_seconds, counts)) + -1.0
 
     def alike(self, option: Option) -> tuple[int, int]:
         """Return the least and the largest draft length of such a server whose speed prompts do not tell apart."""
-        lengths = [int(one.draft_length) for one in self._own_drafts() if not self.told_apart(one, option)]
+        lengths = [int(one.draft_length) for one in self._own_drafts() if not self.gain(option, one).sign]
         return min([*lengths, int(option.draft_length)]), max([*lengths, int(option.draft_length)])
 
     def value_of(self, option: Option, setting: Setting) -> float:

@@ -8,9 +8,19 @@ import numpy as np
 
 from validation.acceptance.settings import tied_lengths
 from validation.acceptance.summary import FEWEST_CLUSTERS
-from validation.decoding.intervals import ratio
 from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, OURS, OWN_TREE, SERVER, STREAM, STREAMED
-from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, aims_of, described, has_device
+from validation.planning.aims import (
+    FULL_SERVER,
+    LOSS_WORTH,
+    ONE_USER,
+    Aim,
+    Listed,
+    Number,
+    Row,
+    aims_of,
+    described,
+    has_device,
+)
 from validation.planning.engine_counts import basis_said, counts_of, longest_recorded
 from validation.planning.option import Note, Option
 from validation.planning.padding import said as padding_said
@@ -148,7 +158,7 @@ def _lengths_said(planner: Planner, aims: Sequence[Aim], asked: Aim, counts: Map
         longest = best.option.draft_length == planner.lengths()[-1][0]
         said += ["the longest that is planned"] if longest else []
         plain = next((one.option for one in asked.rows if one.family == STREAM), best.option)
-        said += [] if planner.told_apart(plain, best.option) else ["not told apart from no drafts"]
+        said += [] if planner.gain(best.option, plain).sign else ["not told apart from no drafts"]
     full = next(aim for aim in aims if aim.name == FULL_SERVER).best_of(lambda one: not has_device(one))
     if full is not None and full.option is not best.option:
         length = f"K = {full.option.draft_length:g}" if is_fixed_length(full) else full.family
@@ -242,8 +252,7 @@ def _without_loss(planner: Planner, asked: Aim) -> list[str]:
         return []
     if asked.setting.objective != "throughput":
         return []
-    counts = (split.sums(one.option.counts, split.test) for one in (exact, asked.best))
-    gain = ratio(*(asked.setting.mean_seconds(one) for one in counts)) + -1.0
+    gain = planner.gain(asked.best.option, exact.option)
     low, high = gain.low or 0.0, gain.high or 0.0
     noise = ", within the noise" if low <= 0.0 <= high else ""
     gained = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster than without"
@@ -255,10 +264,11 @@ def _allowed_loss(planner: Planner, asked: Aim) -> list[str]:
     device = asked.best_of(has_device)
     exact = asked.best_of(lambda one: has_device(one) and one.option.lossless)
     usual = asked.name == ONE_USER and asked.setting.objective == "throughput"
-    if not (usual and device and exact and asked.best.option.lossless) or device.value <= exact.value * 1.005:
+    if not (usual and device and exact and asked.best.option.lossless):
         return []
-    counts = (planner.split.sums(one.option.counts, planner.split.test) for one in (exact, device))
-    gain = ratio(*map(asked.setting.mean_seconds, counts)) + -1.0
+    if device.value <= exact.value * (1.0 + LOSS_WORTH):
+        return []
+    gain = planner.gain(device.option, exact.option)
     buys = f"{gain.value:.1%} ({gain.low or 0.0:.1%} to {gain.high or 0.0:.1%})"
     return [f"With a device it buys {buys}: {device.name}, {number_said(asked, device)}."]
 

@@ -39,7 +39,7 @@ def wide_passes(planner: Planner, setting: Setting) -> str:
 
 
 def _until(seconds: NDArray[np.float64], some: NDArray[np.bool_], others: NDArray[np.bool_]) -> float | None:
-    """Return the ratio from which the best of some options takes as long as the best of others."""
+    """Return the first ratio at which some options no longer save time, or None; ``seconds`` is (ratios, options)."""
     if not (some.any() and others.any()):
         return None
     slower = seconds[:, some].min(axis=1) >= seconds[:, others].min(axis=1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
-from validation.acceptance.settings import ENGINES, LONGER, flags, tied_lengths
+from validation.acceptance.settings import ENGINES, LONGER, SAMPLED_FAILS, flags, tied_lengths
 from validation.cli.acceptance_views import show_means, show_sweep, show_synthetic, synthetic_of
 from validation.cli.display import open_console
 from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, DraftsType, GroupedCommand, json_option, option
@@ -329,12 +329,15 @@ def _show_flags(console: Console, engine: str, summary: Summary) -> str:
     if summary.best is None:
         needs = "The best draft length needs times; give --passes, or --verify-time and --server-draft-time."
         raise UserError(f"--settings: {summary.no_best}." if summary.no_best else needs)
-    written = flags(engine, summary.best, summary.schedule, sampled=summary.draft_sampling == "sampled")
+    sampled = summary.draft_sampling == "sampled"
+    written = flags(engine, summary.best, summary.schedule, sampled=sampled)
     merged = ", to merge into the --speculative-config that you serve with (method, model)" if engine == "vllm" else ""
     tied = _tied(summary)
     which = tied if len(summary.schedule) < 2 else "lengths that the first line names"
     apart = f" ({which} are not told apart)" if tied else ""
     say(console, f"For {engine}{merged}: {written}{apart}", style="bold")
+    if sampled and engine == "vllm":
+        say(console, f"Audit it first (hlm audit): {SAMPLED_FAILS}.")
     return written
 
 

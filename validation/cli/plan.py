@@ -188,6 +188,7 @@ def _texts_said(evidence: dict[str, Any]) -> str:
 BELONGS = {
     **dict.fromkeys(("more", "draft_length", "drafts", "verification"), "acceptance"),
     **{"link_name": "link_csv", "named": "policy", "alone": "policy", "vocabulary": "acceptance"},
+    "snr": "fading",
     **dict.fromkeys(("server_price", "time_price"), "objective"),
 }
 ALSO = ("--between-time", "--bias", "--seal", "--server-batch")

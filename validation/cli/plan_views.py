@@ -75,7 +75,7 @@ def _print_policies(console: Console, result: Result) -> None:
         speed = row.tokens_per_s_mean if objective in ("throughput", "capacity") and not together else row.decides
         cells = ((getattr(row, name).value, form) for name, form in (CELLS["text risk"], CELLS["bits"]))
         risk, bits = (NONE if value is None else format(value, form) for value, form in cells)
-        mark = {"measured": " (m)", "proved": ""}.get(row.text_risk.basis, " (c)")
+        mark = "" if risk == "1" else {"measured": " (m)", "proved": ""}.get(row.text_risk.basis, " (c)")
         users = _times_said(most / max(row.server_s_per_token.value or 0.0, _LEAST))
         lines.append([_with_breaks(row, lengths=True), three_digits(speed.value or 0.0), users, f"{risk}{mark}", bits])
     styles = ["dim" if row.breaks else "bold" if row is best else "" for row in rows]

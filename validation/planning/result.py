@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from validation.acceptance.settings import tied_lengths
+from validation.acceptance.settings import SAMPLED_FAILS, tied_lengths
 from validation.acceptance.summary import FEWEST_CLUSTERS
 from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, OURS, OWN_TREE, SERVER, STREAM, STREAMED
+from validation.estimates import three_digits
 from validation.planning.aims import (
     FULL_SERVER,
     LOSS_WORTH,
@@ -28,11 +29,11 @@ from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared
-from validation.planning.token_time import wide_passes
+from validation.planning.token_time import length_pays, wide_passes
 from validation.planning.verdict import answer_of, is_fixed_length, number_said
 
 _DUAL = "dual bound in the model of mean rounds"
-_AUDITED = "hlm audit tests it (vLLM 0.32 with sampled drafts on CPUs fails: docs/engines.md)"
+_AUDITED = f"hlm audit tests it ({SAMPLED_FAILS})"
 _IF_KEPT = "lossless if the engine accepts drafts by standard rejection sampling or another lossless rule (proved)"
 
 
@@ -41,7 +42,7 @@ class Result:
     rows: list[Row]  # Of the aim that was asked for, the strongest policy that is not ours first
     aims: list[Aim]
     asked: Aim
-    answer: list[str]  # What to use, its speed, its guarantee, the strongest rival
+    answer: list[str]  # What to use, its speed, its guarantee, the strongest rival, and what an allowed risk buys
     binds: str  # What takes the time of the answer
     gap: Number | None  # By how much a better plan of the class could be faster, relative
     message_gain: Number | None
@@ -113,12 +114,14 @@ def make(
     counts = evidence if "files" in evidence else None
     said = None if counts is None else counts_of(counts, best, planner.setting.link.down_bps)
     gap, message_gain, ours = _bounds(planner)
-    losses = [*_without_loss(planner, asked), *_allowed_loss(planner, asked)]
-    guarantee = " ".join([_guarantee(planner, best, counts), *losses])
+    guarantee = _guarantee(planner, best, counts)
     row, basis = described(planner, asked, asked.best), basis_said(evidence, planner.split, best)
     each, load = ([], []) if shared is None else shared.said(best, planner.split.test)
+    each[1:1] = [] if shared is None else _pass_said(planner, asked.best, len(shared.users))
     lengths = _lengths_said(planner, aims, asked, counts)
     answer = answer_of(asked, row, guarantee, ", ".join([*each, basis]), said, lengths)
+    if risk := _risk_said(planner, asked):
+        answer.append(f"Risk: {risk}")
     if shared is not None:
         answer[3] += " (shared seed, streamed, is planned for one user alone)"
     if planner.streamed is not None and (planner.setting.latency_s or planner.setting.energy_j):
@@ -132,7 +135,7 @@ def make(
         gap=gap,
         message_gain=message_gain,
         guarantee=guarantee,
-        assumed=_assumed(planner, request, counts),
+        assumed=_assumed(planner, request, best, counts),
         notes=[
             *load,
             *(note.text for note in notes if best.row.device or not note.of_device),
@@ -141,6 +144,19 @@ def make(
         ],
         bounds=[*_no_slower(planner, request), *_any_message(message_gain, ours)],
     )
+
+
+def _pass_said(planner: Planner, best: Listed, users: int) -> list[str]:
+    """Say how many tokens a pass is taken to verify in the time of one for each user, and from when drafts lose."""
+    setting = planner.setting
+    batch = min(setting.server_batch, users)
+    if batch < 2 or setting.passes is not None or setting.verify_token_s or not best.option.draft_length:
+        return []
+    verify_ms = 1e3 * setting.verify_s
+    until = length_pays(planner, setting, best.option) if is_fixed_length(best) else None
+    loses = f"; from {three_digits(verify_ms * until)} ms no drafts are as fast" if until else ""
+    tokens = f"{batch * (best.option.draft_length + 1):.0f} tokens of {batch} users"
+    return [f"if a pass over {tokens} takes {verify_ms:g} ms (assumed{loses})"]
 
 
 def _lengths_said(planner: Planner, aims: Sequence[Aim], asked: Aim, counts: Mapping[str, Any] | None) -> list[str]:
@@ -166,7 +182,7 @@ def _lengths_said(planner: Planner, aims: Sequence[Aim], asked: Aim, counts: Map
     return said
 
 
-def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | None) -> list[str]:
+def _assumed(planner: Planner, request: Request, best: Option, counts: Mapping[str, Any] | None) -> list[str]:
     """Return what the answer assumes where an option was left out, as one sentence; ``counts`` are an engine's."""
     parts = []
     if counts is not None and counts["draft_sampling"] is None and counts["verification"] != "match":
@@ -178,7 +194,7 @@ def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | Non
     if flat and not request.verify_token_s:
         alone = request.passes is None or len(request.passes.batches) == 1
         wide = "with drafts or with more texts" if request.server_batch > 1 and alone else "with drafts"
-        ratios = wide_passes(planner, planner.setting)
+        ratios = wide_passes(planner, planner.setting, best)
         parts.append(f"a pass {wide} takes no longer{ratios} (else --verify-token-time, --times or --passes)")
     if request.server_batch > 1 and request.draft_passes is None:
         parts.append("a draft of more texts takes the server no longer (else --times)")
@@ -246,31 +262,42 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
     return gap, message_gain, f"{ours.family}, {ours.label}"
 
 
-def _without_loss(planner: Planner, asked: Aim) -> list[str]:
-    exact, split = asked.best_of(lambda one: one.option.lossless), planner.split
-    if exact is None or exact is asked.best or asked.name != ONE_USER or split.prompts["test"] < 2 or not exact.value:
-        return []
-    if asked.setting.objective != "throughput":
-        return []
-    gain = planner.gain(asked.best.option, exact.option)
+def _risk_said(planner: Planner, asked: Aim) -> str:
+    """Return whether a risk that is allowed is used, and what it buys; "" if none is allowed."""
+    best, setting, n = asked.best.option, planner.setting, planner.split.prompts["calibrate"]
+    kind, limit = setting.risk_kind, setting.risk_limit
+    if limit <= 0:
+        return ""
+    if not best.lossless:
+        return _bought(planner, asked)
+    used = "not used: no policy known to run is better by more than 0.5% with it"
+    if limit < 1 and planner.threshold(setting) == -np.inf:
+        used = (
+            f"the smallest threshold already loses more on the {n} calibration prompts" if n else "no prompt calibrates"
+        )
+        if n and (n + 1) * limit < 1:
+            used = f"{n} calibration prompts, and {int(np.ceil(1 / limit)) - 1} are needed"
+        used = f"no token may be skipped at --risk {kind}={limit:g}: {used}; the plan is lossless"
+    return f"{used}. {_bought(planner, asked)}".rstrip()
+
+
+def _bought(planner: Planner, asked: Aim) -> str:
+    """Return how much faster the loss makes the plan, or else one with a device; "" where no interval is known."""
+    if asked.name != ONE_USER or asked.setting.objective != "throughput" or planner.split.prompts["test"] < 2:
+        return ""
+    lossy = asked.best if not asked.best.option.lossless else asked.best_of(has_device)
+    exact = asked.best_of(lambda one: one.option.lossless and (lossy is asked.best or has_device(one)))
+    if lossy is None or exact is None or lossy.option.lossless or not exact.value:
+        return ""
+    if lossy is not asked.best and lossy.value <= exact.value * (1.0 + LOSS_WORTH):
+        return ""
+    gain = planner.gain(lossy.option, exact.option)
     low, high = gain.low or 0.0, gain.high or 0.0
     noise = ", within the noise" if low <= 0.0 <= high else ""
-    gained = f"The loss makes it {gain.value:.1%} ({low:.1%} to {high:.1%}) faster than without"
-    return [f"{gained}{noise}."]
-
-
-def _allowed_loss(planner: Planner, asked: Aim) -> list[str]:
-    """Return what a device gains by the loss that is allowed, if the plan loses nothing."""
-    device = asked.best_of(has_device)
-    exact = asked.best_of(lambda one: has_device(one) and one.option.lossless)
-    usual = asked.name == ONE_USER and asked.setting.objective == "throughput"
-    if not (usual and device and exact and asked.best.option.lossless):
-        return []
-    if device.value <= exact.value * (1.0 + LOSS_WORTH):
-        return []
-    gain = planner.gain(device.option, exact.option)
-    buys = f"{gain.value:.1%} ({gain.low or 0.0:.1%} to {gain.high or 0.0:.1%})"
-    return [f"With a device it buys {buys}: {device.name}, {number_said(asked, device)}."]
+    bought = f"{gain.value:.1%} ({low:.1%} to {high:.1%}){noise}"
+    if lossy is asked.best:
+        return f"used; it makes the plan faster by {bought}."
+    return f"With a device it buys {bought}: {lossy.name}, {number_said(asked, lossy)}."
 
 
 def _no_slower(planner: Planner, request: Request) -> list[str]:
@@ -310,37 +337,32 @@ def _notes(planner: Planner, asked: Aim, *, few: bool) -> list[str]:
 
 
 def _guarantee(planner: Planner, option: Option, counts: Mapping[str, Any] | None) -> str:
-    promise = _promise(planner, option) if planner.setting.risk_limit > 0 else ""
     if not option.lossless:
-        return promise or "none: what is lost has no limit (--risk)"
+        return _promise(planner, option)
     if counts is not None and option.draft_length:
         kept = f": {_AUDITED if counts['draft_sampling'] == 'sampled' else 'hlm audit tests it'}"
         return f"{_IF_KEPT}{kept if counts['verification'] else '; say which by --verification'}."
     if option.family in (COLOCATED, OWN_TREE):
         kept = "lossless if the engine verifies by block, as Sun et al. (proved)" if option.block else _IF_KEPT
-        return f"{kept}: {_AUDITED}. {promise}".rstrip()
-    return f"lossless: each text has the target model's distribution (proved). {promise}".rstrip()
+        return f"{kept}: {_AUDITED}."
+    return "lossless: each text has the target model's distribution (proved)."
 
 
 def _promise(planner: Planner, option: Option) -> str:
-    setting, n = planner.setting, planner.split.prompts["calibrate"]
-    kind, limit = setting.risk_kind, setting.risk_limit
+    """Return what holds of the texts of an option that loses something."""
+    kind, limit = planner.setting.risk_kind, planner.setting.risk_limit
+    if limit <= 0:
+        return "none: what is lost has no limit (--risk)"
     if option.family == CERTIFIED:
         return (
             f"the law of each token, given those before it, is within {option.answer_limit:g} of the target's, "
             f"and that of a text as long as these within {option.loss.max():.3g}, whatever the models are (proved)."
         )
-    if limit >= 1 and not option.lossless:
+    if limit >= 1:
         return "a total variation is never above 1, so this limit promises nothing."
-    if limit >= 1 or planner.threshold(setting) > -np.inf:
-        if option.lossless:
-            return "The allowed risk is not used: no policy known to run is better by more than 0.5% with it."
-        what = "total variation of texts from the target model" if kind == "text" else "one-step risk of tokens"
-        return (
-            f"the mean {what} is at most {limit:g}; the mean is over texts and over the draw of the {n} calibration "
-            "prompts. So a single text, or a single calibration, may be above it."
-        )
-    why = f"the smallest threshold already loses more on the {n} calibration prompts" if n else "no prompt calibrates"
-    if n and (n + 1) * limit < 1:
-        why = f"{n} calibration prompts, and {int(np.ceil(1 / limit)) - 1} are needed"
-    return f"No token may be skipped at --risk {kind}={limit:g}: {why}; the plan is lossless."
+    what = "total variation of texts from the target model" if kind == "text" else "one-step risk of tokens"
+    return (
+        f"the mean {what} is at most {limit:g}; the mean is over texts and over the draw of the "
+        f"{planner.split.prompts['calibrate']} calibration prompts. So a single text, or a single calibration, may be "
+        "above it."
+    )

@@ -136,10 +136,7 @@ class Shared:
             f"The server is busy {queue.busy:.0%} of the time; a pass has {queue.batch:.3g} of at most {most}, and a "
             f"text waits {wait:.0f} ms for it."
         )
-        setting = self.setting
-        free = setting.server_batch > 1 and setting.passes is None and not setting.verify_token_s
-        condition = ", if a pass over all their drafts takes no longer than over one token" if free else ""
-        return [f"{each}{condition}, simulated with mean rounds"], [server]
+        return [f"{each}, simulated with mean rounds"], [server]
 
     def made_of(self, rates: Array) -> float:
         weights = np.array([user.weight for user in self.users])

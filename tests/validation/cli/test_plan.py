@@ -383,6 +383,7 @@ def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(an
         (("--acceptance", "answers.jsonl", "--trace", "trace"), "a plan is of one of them"),
         (("--acceptance", "answers.jsonl", "--users", "2"), "--objective capacity"),
         (("--alone",), "--alone belongs to --policy"),
+        (("--snr", "5dB"), "--snr belongs to --fading"),
         (("--alone", "--drafts", "sampled", "--draft-length", "4"), "--draft-length belongs to --acceptance"),
         (("--trace", "trace", "answers.jsonl"), "FILES belongs to --acceptance"),
         (("--leak", "bits=1", "--page", "plan.html"), "--leak and --page cannot"),

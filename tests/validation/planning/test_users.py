@@ -9,7 +9,8 @@ import pytest
 
 from validation.decoding.methods.rows import COLOCATED, FLEXSPEC, OURS, SERVER, SQS, STREAM, U_HLM
 from validation.errors import UserError
-from validation.planning.plan import load
+from validation.planning.option import Option
+from validation.planning.plan import Planner, load
 from validation.planning.planners import planner_of_trace
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import PlanLink, Setting, constant_link
@@ -102,15 +103,22 @@ def test_a_user_with_more_weight_has_more_of_the_band(planner) -> None:
 
 def test_drafts_pay_up_to_the_stated_times_of_a_wide_pass(planner) -> None:
     setting = replace(SETTING, server_draft_s=0.005, objective="capacity")
-    own, devices = map(float, re.findall(r"([\d.]+) times as long", wide_passes(planner, setting)))
+    draft = planner.candidates(COLOCATED, setting)[3]
+    own, chosen, devices = map(float, re.findall(r"([\d.]+) times as long", wide_passes(planner, setting, draft)))
+
+    def dear(ratio: float) -> Planner:
+        token_s = (ratio - 1.0) * setting.verify_s
+        return replace(planner, setting=replace(setting, verify_s=setting.verify_s - token_s, verify_token_s=token_s))
+
+    def taken(ratio: float, option: Option) -> float:
+        return float(load(dear(ratio).setting, option.counts[planner.split.test].sum(axis=0)))
 
     def least(ratio: float, *kinds: str) -> float:
-        token_s = (ratio - 1.0) * setting.verify_s
-        dear = replace(planner, setting=replace(setting, verify_s=setting.verify_s - token_s, verify_token_s=token_s))
-        chosen = (dear.best([kind], dear.setting) for kind in kinds)
-        return min(float(load(dear.setting, one.counts[planner.split.test].sum(axis=0))) for one in chosen)
+        return min(taken(ratio, dear(ratio).best([kind], dear(ratio).setting)) for kind in kinds)
 
     for less in (-0.04, 0.04):
+        each = 1.0 + (chosen + less - 1.0) / draft.draft_length
+        assert (taken(each, draft) < least(each, STREAM)) is (less < 0)
         assert (least(own + less, COLOCATED) < least(own + less, STREAM)) is (less < 0)
         servers = least(devices + less, COLOCATED, STREAM)
         assert (least(devices + less, FLEXSPEC, OURS, SQS) < servers) is (less < 0)

@@ -48,19 +48,14 @@ def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
         near = nearest(str(wanted), [*PAPERS, *dict.fromkeys(name.split(".")[0] for name in known), *known])
         hint = f"did you mean {', '.join(near)}? " if near else ""
         raise UserError(f"There is no claim {wanted!r}; {hint}`python3 hlm claims` lists the {len(known)} there are.")
-    return _own_first(_in_order(found), str(wanted))
+    return _in_order(found, str(wanted))
 
 
 def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
     if chosen := [claim for claim in found if _is_on(claim, paper.lower())]:
-        return _own_first(chosen, paper.lower())
+        return _in_order(chosen, paper.lower())
     names = ", ".join(PAPERS)
     raise UserError(f"None of these {len(found)} claims is on {paper!r}; choose one of {names}, or a cited key.")
-
-
-def _own_first(found: list[Claim], paper: str) -> list[Claim]:
-    """Return claims with those of a paper before those of other papers that it shares."""
-    return sorted(found, key=lambda claim: claim.source.key != PAPERS.get(paper, paper))
 
 
 def _is_on(claim: Claim, paper: str) -> bool:
@@ -69,30 +64,24 @@ def _is_on(claim: Claim, paper: str) -> bool:
     return claim.source.key == PAPERS.get(paper, paper) or bool(named)
 
 
-def _in_order(found: list[Claim]) -> list[Claim]:
-    """Return claims by paper, the five papers first; by :data:`TITLES`, then by file of theorems and line."""
+def _in_order(found: list[Claim], first: str) -> list[Claim]:
+    """Return claims by paper, from ``first`` and the five papers on; by :data:`TITLES`, file of theorems and line."""
     names = {key: name.replace("-", "_") for name, key in PAPERS.items()}
 
-    def place(claim: Claim) -> tuple[int, str, str, int, bool, str, int]:
+    def place(claim: Claim) -> tuple[bool, int, str, str, int, bool, str, int]:
         key, file = claim.source.key, Path(claim.proof.file)
         where = file.stem != names.get(key), file.stem, claim.proof.line
-        return [*names, key].index(key), cite(claim.source).partition(",")[0], key, _part(claim), *where
+        group = key != PAPERS.get(first, first), [*names, key].index(key), cite(claim.source).partition(",")[0], key
+        return *group, _part(claim), *where
 
     return sorted(found, key=place)
 
 
-TITLES = (
-    "What the paper prints",
-    "What is meant, or holds in its place",
-    "What is added here",
-    "What a reader may wrongly infer",
-)
+TITLES = ("What the paper prints", "What is meant, or holds in its place", "What is added here", "False readings")
 
 
 def _part(claim: Claim) -> int:
-    if claim.standing == "false reading":
-        return 3
-    return {PRINTED: 0, MISPRINT: 0, CORRECTED: 1}.get(claim.origin, 2)
+    return 3 if claim.standing == "false reading" else {PRINTED: 0, MISPRINT: 0, CORRECTED: 1}.get(claim.origin, 2)
 
 
 def _shown_false(claim: Claim) -> str:
@@ -114,8 +103,7 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
     say(console, as_typed(said))
     rest = "All others but yours" if own else "All others"
     say(console, f"Refuted, misprint, false reading: false as stated. {rest} are proved; †: under assumptions.")
-    said = "where: symbols at their first use, and where their meaning changes; a symbol means what is said last."
-    say(console, *[said] * shown)
+    say(console, *["where: what a symbol means from there on, said again where it changes."] * shown)
     for kind, meaning in (KINDS | OWN).items():
         if counts[kind]:
             say(console, f"{counts[kind]:5} {kind:13}  {meaning}")

@@ -16,7 +16,7 @@ _LETTER = r"[A-Za-zͰ-Ͽℓ][̀-ͯ]*"
 _WORDS = r"N_rej|b_prob|dropped|bound_t|bill|load|law(?=_|,| [-−]| p\b)|delay|tails|Bias|SNR|ETGR|TV|KL|λI_\w|T_inf"
 _SYMBOL = re.compile(rf"(?<![\w'’\\⁺])({_WORDS}|{_LETTER}[′']?)(?![^\W\d_₀-₉]|-[A-Z])(_\w+|\(\w\))?")
 _WORD_A = re.compile(r"\b[aA](?= (?!and|by|has|is)[a-z]{2})")
-_NO_SYMBOL = re.compile(r"\bTables? [IVX]+|\bE(?=[\[_])|\bP(?=\()|``.*?``|[a-z_]+\.[a-z_]+")
+_NO_SYMBOL = re.compile(r"\bTables? [IVX]+|\bE(?=[\[_])|\bP(?=\()|\bi\.i\.d\.|``.*?``|[a-z_]+\.[a-z_]+")
 BOUND = frozenset("aeijnstvxPΣΠ")
 """Letters that a text uses as an index, as Euler's number, or as a sign of its own."""
 

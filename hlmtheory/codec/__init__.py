@@ -8,7 +8,7 @@ symbol     name                                            unit      shape
 ========== =============================================== ========= ===========
 b          ``counts``, units of a quantised row            1         (..., V)
 X          ``support``, which tokens are kept              bool      (..., V)
-d          ``token``, the drawn token                      index     (...)
+d          ``token``, the draft token                      index     (...)
 ========== =============================================== ========= ===========
 
 The two sides share only this format: a message holds its vocabulary, sizes and resolutions. Each kind of damage raises

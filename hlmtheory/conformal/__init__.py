@@ -5,12 +5,12 @@ Paper: c-sqs (bhattacharjee2025csqs) (6)-(9), Algorithm 1, Theorem 2, Appendix A
 ========== =============================================== ========= ===========
 symbol     name                                            unit      shape
 ========== =============================================== ========= ===========
-q_n        rows of ``drafts``, draft model's next token    1         (..., T, V)
+q_n        ``drafts``, q at position n, given its prefix   1         (..., T, V)
 τ_n        ``threshold``, smallest probability kept        1         (...)
 ε          ``epsilon``, target of the mean dropped mass     1         (...)
 η          ``learning_rate``                               1         (...)
 d_n        mass of q_n below τ_n, but for the top token    1         (...)
-K_n        tokens of q_n that are kept                     tokens    (...)
+K_n        tokens that are kept at position n              tokens    (...)
 T          ``steps``, positions                            1         (...)
 ========== =============================================== ========= ===========
 

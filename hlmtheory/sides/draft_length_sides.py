@@ -110,9 +110,12 @@ def rate_of_slow(one: Values) -> float:
     return float(etgr(one["acceptance"], slow, *costs))
 
 
-def surrogate_when_dearer(one: Values) -> float:
+def surrogate_shortened(one: Values) -> float:
+    """Return by how many drafts argmax γK/T(K) falls as M rises."""
     gamma, cost, slope = _link(one)
-    return float(surrogate_side(gamma, cost, slope * float(one["rise"]), one["max_draft_length"])) + 1.0
+    slopes = (slope, slope * float(one["rise"]))
+    before, after = (float(surrogate_side(gamma, cost, each, one["max_draft_length"])) for each in slopes)
+    return before - after
 
 
 def small_header(fixed: Array, marginal: Array, bits_per_token: Array, header_bits: Array) -> Array:

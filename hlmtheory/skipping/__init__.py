@@ -5,9 +5,10 @@ Papers: cu-hlm (oh2025cuhlm) (10)-(14) and Theorem 1, u-hlm (oh2024uhlm) (8)-(14
 ========== ==================================================== ========= ===========
 symbol     name                                                 unit      shape
 ========== ==================================================== ========= ===========
-q, p       ``draft``, ``target``, probability rows              1         (..., V)
-d          the draft token, drawn from q                        1
-β_v        rejection probability (1 - p_v/q_v)⁺ of draft v      1         (..., V)
+q          ``draft``, draft model's distribution                1         (..., V)
+p          ``target``, target model's distribution              1         (..., V)
+d          the draft token                                      1
+β_v        probability that v is rejected, (1 − p_v/q_v)⁺       1         (..., V)
 s_v        ``skip``, probability that draft v is not sent       1         (..., V)
 u, u_th    uncertainty; skip where u ≤ u_th                     1         (...)
 a, b       ``slope``, ``intercept`` of the line β = a u + b     1         (...)

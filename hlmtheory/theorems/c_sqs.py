@@ -2,10 +2,12 @@
 
 First Section 2: (20) and Lemma 1, then Theorem 1, which adds them up, then Algorithm 2. Then Section 3: Algorithm 1 and
 Theorem 2, and after them Lemmas 2 and 4, which prove them, (28) and (30). Section 4 is last. Others on c-sqs are in
-``ours_messages``. ε and τ are the paper's α and β. An index n is a position: q_n is a distribution, K_n tokens that it
-keeps, d_n the mass that it drops; q_x and q_i are the probabilities of a token. X is the set of the K kept tokens, q̄
-is q on X, normalised, and q̂ is q̄ rounded to multiples of 1/ℓ that sum to 1; dropped is Σ_{x ∉ X} q_x. C-SQS keeps the
-tokens with q_x ≥ τ_n by (6), here always the top token too, and sets τ_{n+1} = τ_n - η(d_n - ε) by (8).
+``ours_messages``. ε, τ and d_n are the paper's α, β and α_n; q, p, q̂, K, ℓ, η, T, V and N_rej are its own. An index n
+is a position: q_n is a distribution, K_n tokens that it keeps, d_n the mass that it drops; q_x and q_i are the
+probabilities of a token. X is the set of the K kept tokens, q̄ is q on X, normalised, and q̂ is q̄ rounded to multiples
+of 1/ℓ that sum to 1; dropped is Σ_{x ∉ X} q_x. C-SQS keeps the tokens with q_x ≥ τ_n by (6), here always the top token
+too, and sets τ_{n+1} = τ_n - η(d_n - ε) by (8). Only here: D = i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋), in place of K/(4ℓ); B,
+bits of a message; c and d, scales of η and ε.
 """
 
 from hlmtheory._array import arrays

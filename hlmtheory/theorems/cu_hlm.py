@@ -8,7 +8,10 @@ cu-hlm  x  y  x̂  p  q  D_TV(x, y)    ½ Σ_{i>k} |x_i - x̂_i|  the same
 γ = (p - q)⁺ and ω = (p - q̂)⁺; μ is the mean of the V - k entries of q that are not sent; x̃ = softmax(z/θ⁽ᵐ⁾) of (8);
 ℓ(z) = ln(1 + e^{ηz})/η; Û(k) = 2 Δ_k/Σ_i q_i ℓ(p_i/q_i - 1), Ū(k) its bound in (23), and D the denominator there. T̂ =
 TV(q̂, p). U(k, t) = 2 Δ_k/T at token t is the bound of (20), η* the least η with D ≤ 2 q_d β_d. s_v is the probability
-that draft v skips verification, S_t the hybrid system's distribution of token t.
+that draft v skips verification, S_t the hybrid system's distribution of token t. M, B, b_prob, W, SNR, R, f and Bias,
+(17), are the paper's. Only here: I, the range of u that R covers, or in ``channel.latency`` the mutual information;
+law, what is emitted; ε, tolerance of Bias, 2 TV(law, p); δ, a value of TV(q, p). Under fading S is the SNR, m its mean,
+f its density and κ the Rician factor.
 """
 
 import math

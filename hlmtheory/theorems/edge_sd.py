@@ -1,10 +1,18 @@
 """Theorems of edge-sd (zhu2025edgesd) from (7) to (33), but bounds on (28) before (20), and memory_each (24b) last.
 
-I_k, O_k: tokens of task k's prompt and answer; l: drafts of a step; b: sequences of a batch. J layers have the width
-h₁, inside h₂; Γ_p, Γ_kv, Γ_s: bytes of the weights, of a batch's cache, of the machine. d, v: seconds in which a batch
-is drafted, verified; Υ[i, n, 0] and Υ[i, n, 1]: end of drafting, of verifying the first i tasks at step n; T^d: seconds
-of the drafts of a batch; T_inf: latency of any plan; u_k: price of task k. w_k: share of the band B of user k, who
-uploads λI_k bits; η_k = log₂(1 + SNR_k), c_k = λI_k/η_k, and t_k the seconds of the upload.
+The letters are the paper's, without its marks d and v for the draft and the verify model. K tasks, sorted ascending by
+their input length I_k, have answers of O_k tokens. M batches: x_k^m = 1 if task k is in batch m, and I_m and O_m are
+the longest of its tasks, to which it is padded. A step drafts l tokens of each task; α is their acceptance rate and L,
+(7), the mean tokens of a step; O_m takes ⌈O_m/L⌉ of the N steps. J layers have the width h₁, inside h₂; Γ_p, Γ_kv, Γ_s:
+bytes of the weights, of a batch's cache, of the machine. Υ[i, n, 0] and Υ[i, n, 1]: end of drafting, of verifying the
+first i tasks at step n, and Υ[i, 0, 0] their latency; S[i]: first task of their last batch; T_inf: latency of any plan.
+w_k: share of the band of user k, who has p_k, g_k, σ² as power, gain and noise, and uploads λI_k bits, λ for a token.
+
+here     d, v      F, C                B    K in (7)  b, t, c: tasks of a batch, tokens that are new, and cached (b too)
+edge-sd  T^d, T^v  C^d_{n,m}, C_{n,m}  B_w  l         F is the FLOPs of a pass
+
+Only here: D_m, V_m, sums of d and v over steps; t_k, the seconds of an upload; η_k = log₂(1 + SNR_k), c_k = λI_k/η_k;
+ρ, weights of bounds; u_k, price of task k; s_m, the share of the memory of batch m.
 """
 
 from functools import partial
@@ -222,14 +230,14 @@ def cost(model, new_tokens, cached_tokens):
     tight={**UNEVEN, "input_tokens": [1], "output_tokens": [1], "labels": [0]},
 )
 def batching_lower_bound():
-    """Σ over pieces of max_w min over runs of Σ_n w_n (Σ d + min v) + (1 − w_n)(min d + Σ v) ≤ any latency.
+    """Σ over pieces of max_ρ min over runs of Σ_n ρ_n (Σ d + min v) + (1 − ρ_n)(min d + Σ v) ≤ any latency.
 
     At least one verification comes after all drafts, and at least one draft before all verifications: C_M ≥ Σ d +
     v_last ≥ Σ d + min v, and C_M ≥ d_first + Σ v. A maximum is at least every mean. Cut the steps where tasks leave. If
     the tasks that leave before a piece ends are removed, batches only get shorter. If all O are set to their minimum,
     runs suffice: in the order of the longest prompts, runs of the same sizes have no longer prompts. Computed is, for
-    each piece, the largest over some w in [0, 1]^N of the least over two or more runs, by a shortest path, of Σ_n w_n
-    (Σ d + min v) + (1 − w_n)(min d + Σ v), or Σ_n (d + v) of one batch if it fits and is less. The left side is the sum
+    each piece, the largest over some ρ in [0, 1]^N of the least over two or more runs, by a shortest path, of Σ_n ρ_n
+    (Σ d + min v) + (1 − ρ_n)(min d + Σ v), or Σ_n (d + v) of one batch if it fits and is less. The left side is the sum
     over the pieces, or the least over runs of means by serving.free_schedule if that is larger.
     """
     return le(side(partial(lower_bound, memory_rule="each")), against(run_sides.worth))
@@ -243,18 +251,18 @@ def batching_lower_bound():
     tight={**SHORT, "output_tokens": [2, 4], "memory": 28.0},
 )
 def facility_bound():
-    """Σ λ tails + Σ_k u_k ≤ T_inf with a barrier, if no batch costs less than the prices u_k of its tasks.
+    """Σ ρ tails + Σ_k u_k ≤ T_inf with a barrier, if no batch costs less than the prices u_k of its tasks.
 
     A wave is the batches that run, and fit the memory, together; the next begins when all of them are done. Step 1, one
     decoding step of a wave, in seconds. Let d_m, v_m be the times of batch m, and s_m its share of the memory. Three
     bounds: (i) Σ d_m + min v; (ii) min d + Σ v_m; (iii) Σ [s_m (d_m + v_m) + (a + b) s_m (1 − s_m)/2] with a = min d/s
     and b = min v/s over all batches that fit the memory and can still run at this step, in any plan. For (iii): the
     step takes at least d_m + v_m, the drafts of the batches before m, and the verifications of those after it. Weigh
-    this by s_m and add: with S = Σ s_m the step times S is at least Σ s_m (d_m + v_m) + (a + b) Σ s_m s_p over all
-    pairs, whatever the order, and the pairs are (S² − Σ s_m²)/2. Divide by S ≤ 1; each s_m (d_m + v_m) ≥ (a + b) s_m².
+    this by s_m and add: with Z = Σ s_m the step times Z is at least Σ s_m (d_m + v_m) + (a + b) Σ s_m s_p over all
+    pairs, whatever the order, and the pairs are (Z² − Σ s_m²)/2. Divide by Z ≤ 1; each s_m (d_m + v_m) ≥ (a + b) s_m².
     Step 2, all steps. At least one wave is active at each step, and at least ⌈Σ s_k⌉ over the active tasks. So each
     bound is a sum over batches and a constant, its tail: that number of waves times the least v, the least d and 0. The
-    sum over the steps of the largest of the three is at least their mean with any weights λ ≥ 0 that add to 1 at each
+    sum over the steps of the largest of the three is at least their mean with any weights ρ ≥ 0 that add to 1 at each
     step. Step 3, prices. Let c(I_m, O_m, n_m) be what batch m of n_m tasks adds to this mean. If the u_k of any n tasks
     within (I, O) add to c(I, O, n) or less (the n largest suffice), Σ_m c(m) ≥ Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. A
     plan is no slower if its tasks are rounded down, and needs no more memory.
@@ -495,7 +503,11 @@ def dp_printed_packing():
 
 @theorem(
     "batching.dp_gap",
-    Source("zhu2025edgesd", 'Algorithm 1, line 27: "return Optimal batching decisions"; (30) to (32)'),
+    Source(
+        "zhu2025edgesd",
+        'Algorithm 1, line 27: "return Optimal batching decisions"; below (32): "we obtain the minimum inference '
+        'latency for processing all tasks"; above (29): "achieved by the algorithm"',
+    ),
     PRINTED,
     assuming=(FITS, RUNS),
     false={**LATE_DRAFTS, "labels": [0, 0, 1]},

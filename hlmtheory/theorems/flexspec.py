@@ -1,11 +1,13 @@
 """Theorems of flexspec (li2025flexspec): the draft length, Algorithm 2 and the update of a target model.
 
 F and M are the seconds of a round without drafts and of each draft (T_fixed and T_marginal in print), T(K) = F + K M,
-and E(K) the mean tokens of a round with K drafts, at most K_max: ETGR(K) = E(K)/T(K). Draft i is accepted with
-probability α_i given that those before it are, or γ if that is the same for all; τ drafts are. E(K) counts the server's
-own token too, as Algorithm 2 does with 1 + γ̂K; (2) and (11) have E[τ | K] = E(K) - 1 in its place. R is the link's
-bit/s, O (O_header in print) and b are the bits of a header and of a token. Its Algorithm 2 writes q for the target
-model's distribution, here p. On III-C are ``verification.update_floor`` and ``update_ceiling`` in ``ours_rounds``.
+and E(K) the mean tokens of a round with K drafts, at most K_max: ETGR(K) = E(K)/T(K), largest at K* (K_n^* in print).
+Draft i is accepted with probability α_i given that those before it are, or γ if that is the same for all; τ drafts are.
+γ̂ is the paper's running mean of τ/K, and K̂ the length that is best for it. E(K) counts the server's own token too, as
+Algorithm 2 does with 1 + γ̂K; (2) and (11) have E[τ | K] = E(K) - 1 in its place. R is the link's bit/s (R_n), O
+(O_header) and b the bits of a header and of a token; F₀ and m₀ are what F and M are without these. Only here: a, c and
+v of ``stationary``. Algorithm 2 writes q for the target model's distribution, here p; q is the draft's. On III-C are
+``verification.update_floor`` and ``update_ceiling`` in ``ours_rounds``.
 """
 
 from functools import partial
@@ -157,19 +159,21 @@ def slower_shortens_if():
     Source(DRAFT_LENGTH_PAPER, "below (11), with E ≈ γK"),
     PRINTED,
     assuming=(Assumption("the best draft gets shorter", draft_length_sides.shrinks),),
-    false={**CASE, "rise": 4.0, "max_draft_length": 16},
+    false={"acceptance": 0.5, "fixed": 10.0, "marginal": 1.0, "rise": 4.0, "max_draft_length": 3},
 )
 def linear_adapts():
-    """a draft that costs more forces a smaller argmax γK/T(K) wherever it forces a smaller K*.
+    """a draft that costs more shortens argmax γK/T(K) by at least 1 wherever it shortens K*.
 
-    False: γK/(F + KM) = γ/(F/K + M) rises in K for every F, γ > 0, so its argmax is K_max for every M: the left side is
-    the argmax on the dearer link plus 1 ("smaller" is strict), K_max + 1, and the right side K_max. Print has
-    E ≈ γ̂K "for moderate values of K" and, under it, the remark that slower_shortens quotes, without "wherever it forces
-    a smaller K*", which weakens it. Instead: draft_length.optimal, for the exact E, and draft_length.linear_bonus.
+    False: γK/(F + KM) = γ/(F/K + M) rises in K for every F, γ > 0, so its argmax is K_max for every M, shortened by 0.
+    By hand at γ = 1/2 and F = 10, for K = 1, 2 and 3: with M = 1 the exact E(K)/T(K) is 1.5/11, 1.75/12 and 1.875/13,
+    so K* = 2; with M = 4 it is 1.5/14, 1.75/18 and 1.875/22, so K* = 1. But γK/T(K) is .5/11, 1/12 and 1.5/13, then
+    .5/14, 1/18 and 1.5/22: largest at K = 3 both times. Print has E ≈ γ̂K "for moderate values of K" and, under it, the
+    remark that slower_shortens quotes, without "wherever it shortens K*", which weakens it. Instead:
+    draft_length.optimal, for the exact E, and draft_length.linear_bonus.
     """
     return le(
-        side(draft_length_sides.surrogate_when_dearer, *LINK, "rise", "max_draft_length"),
-        draft_length_sides.surrogate_side,
+        side(lambda values: 1.0, *LINK, "rise", "max_draft_length"),
+        side(draft_length_sides.surrogate_shortened, *LINK, "rise", "max_draft_length"),
     )
 
 

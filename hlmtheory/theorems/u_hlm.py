@@ -4,7 +4,7 @@ There: (3) is ``channel.latency``, (4) ``channel.throughput_means``, (7) ``uncer
 ``skipping.sequence`` and ``skipping.overlap``, (11) and (14) ``skipping.threshold`` and ``averse_threshold``, (12)
 ``skipping.risk_is_tv``, (13) ``skipping.holder``.
 
-here   q  p  p_d  r  β_d   M  d⁽ᵐ⁾  θ⁽ᵐ⁾      d, u, a, b, Δ, R, f
+here   q  p  p_d  r  β_d   M  d⁽ᵐ⁾  θ⁽ᵐ⁾      d, u, z, a, b, Δ, R, f; I is the range of u in R, s and s′ are only here
 u-hlm  x  y  y_d  P  β(t)  K  d_k   θ_k       the same
 """
 

@@ -13,7 +13,7 @@ p          ``target``, target model's distribution         1         (..., V)
 q̂          truncated q: k largest entries, rest uniform    1         (..., V)
 k          ``k``, top-k: entries of q that are sent        tokens    (...)
 Δ_k        tail deviation TV(q, q̂)                         1         (..., V + 1)
-r          residual (p - q)⁺ normalised                    1         (..., V)
+r          residual (p − q)⁺, normalised                   1         (..., V)
 r̂          distorted residual (p - q̂)⁺ normalised          1         (..., V)
 ========== =============================================== ========= ===========
 

@@ -6,8 +6,8 @@ Papers: cu-hlm (oh2025cuhlm) (7)-(9), u-hlm (oh2024uhlm) (5)-(7); the measure is
 symbol     name                                                 unit      shape
 ========== ==================================================== ========= ===========
 z          ``logits`` of the draft model                        1         (..., V)
-d          ``token``, the draft                                   1         (...)
-θ, θmax    temperature, ``max_temperature``                     1         (), number
+d          ``token``, the draft token                             1         (...)
+θ, θmax    a temperature, and its largest, ``max_temperature``  1         (), number
 M          ``draws``, perturbed samples                         tokens    (...)
 u          uncertainty, share of samples that differ from d     1         (...)
 E[u]       ``expected``, its mean given z and d                 1         (...)

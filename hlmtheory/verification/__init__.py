@@ -9,8 +9,8 @@ symbol     name                                            unit      shape
 ========== =============================================== ========= ===========
 q          ``draft``, draft model's distribution           1         (..., V)
 p          ``target``, target model's distribution         1         (..., V)
-r          ``residual``, (p - q)⁺ normalised               1         (..., V)
-β_v        rejection probability of draft v                1         (..., V)
+r          ``residual`` (p − q)⁺, normalised               1         (..., V)
+β_v        probability that v is rejected, (1 − p_v/q_v)⁺  1         (..., V)
 s_v        ``skip``, probability of no verification        1         (..., V)
 α          acceptance rate Σ min(p, q)                     1         (...)
 K          ``draft_length``                                tokens    (...)

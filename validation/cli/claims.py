@@ -48,12 +48,12 @@ def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
         near = nearest(str(wanted), [*PAPERS, *dict.fromkeys(name.split(".")[0] for name in known), *known])
         hint = f"did you mean {', '.join(near)}? " if near else ""
         raise UserError(f"There is no claim {wanted!r}; {hint}`python3 hlm claims` lists the {len(known)} there are.")
-    return _in_order(found)
+    return _in_order(found, str(wanted))
 
 
 def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
     if chosen := [claim for claim in found if _is_on(claim, paper.lower())]:
-        return chosen
+        return _in_order(chosen, paper.lower())
     names = ", ".join(PAPERS)
     raise UserError(f"None of these {len(found)} claims is on {paper!r}; choose one of {names}, or a cited key.")
 
@@ -64,23 +64,24 @@ def _is_on(claim: Claim, paper: str) -> bool:
     return claim.source.key == PAPERS.get(paper, paper) or bool(named)
 
 
-def _in_order(found: list[Claim]) -> list[Claim]:
-    """Return claims by paper, the five papers first; by :data:`TITLES`, then by file of theorems and line."""
+def _in_order(found: list[Claim], first: str) -> list[Claim]:
+    """Return claims by paper, from ``first`` and the five papers on; by :data:`TITLES`, file of theorems and line."""
     names = {key: name.replace("-", "_") for name, key in PAPERS.items()}
 
-    def place(claim: Claim) -> tuple[int, str, str, int, bool, str, int]:
+    def place(claim: Claim) -> tuple[bool, int, str, str, int, bool, str, int]:
         key, file = claim.source.key, Path(claim.proof.file)
         where = file.stem != names.get(key), file.stem, claim.proof.line
-        return [*names, key].index(key), cite(claim.source).partition(",")[0], key, _part(claim), *where
+        group = key != PAPERS.get(first, first), [*names, key].index(key), cite(claim.source).partition(",")[0], key
+        return *group, _part(claim), *where
 
     return sorted(found, key=place)
 
 
-TITLES = ("What the paper prints", "What is meant, or holds in its place", "What is added here")
+TITLES = ("What the paper prints", "What is meant, or holds in its place", "What is added here", "False readings")
 
 
 def _part(claim: Claim) -> int:
-    return {PRINTED: 0, MISPRINT: 0, CORRECTED: 1}.get(claim.origin, 2)
+    return 3 if claim.standing == "false reading" else {PRINTED: 0, MISPRINT: 0, CORRECTED: 1}.get(claim.origin, 2)
 
 
 def _shown_false(claim: Claim) -> str:
@@ -97,10 +98,12 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
     kinds |= {name: "yours" for name, one in own.items() if name in kinds and one.claim.origin is Origin.NEW}
     kinds |= {name: "violated" for name, one in own.items() if name in kinds and one.counterexample}
     counts, wide = Counter(kinds.values()), max(map(len, kinds), default=0)
+    known, shown = dict[str, str](), 0 < len(kinds.keys() - own) < 100  # all claims have too many symbols
     said = f"{counted(len(listed), 'claim')}. `python3 hlm claims ID` shows one with its symbols and proof."
     say(console, as_typed(said))
     rest = "All others but yours" if own else "All others"
     say(console, f"Refuted, misprint, false reading: false as stated. {rest} are proved; †: under assumptions.")
+    say(console, *["where: what a symbol means from there on, said again where it changes."] * shown)
     for kind, meaning in (KINDS | OWN).items():
         if counts[kind]:
             say(console, f"{counts[kind]:5} {kind:13}  {meaning}")
@@ -116,8 +119,8 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
             for claim in part:
                 place = f"  {claim.id:{wide}}  {kinds[claim.id]:13}  {claim.source.place}"
                 say(console, place, f"      {claim.statement}{_shown_false(claim)}{' †' if claim.assumptions else ''}")
-    if 0 < len(known := [one for one in listed if one.id not in own]) < 100:  # all claims have too many symbols
-        say(console, "\nSymbols", *_symbols_of(known))
+                if shown and claim.id not in own and (new := _new_symbols(claim, known)):
+                    say(console, f"      where {new}", style="dim")
     certified = certificate()
     if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
         say(console, "", said)
@@ -132,30 +135,16 @@ def _by_module(part: list[Claim]) -> list[tuple[str, list[Claim]]]:
     return found if len(part) > 25 and len(runs) > 1 else [("", part)]
 
 
-def _symbols_of(listed: list[Claim]) -> list[str]:
-    """Return what the symbols of statements mean, a row each; one with several meanings names the topics of each."""
-    rows: dict[str, dict[str, dict[str, None]]] = {}
-    for claim in listed:
-        for head, meaning in symbols(claim, claim.statement).items():
-            row, bare = rows.setdefault(head, {}), _bare(meaning)
-            same = next((one for one in row if bare in _bare(one) or _bare(one) in bare), meaning)
-            row.setdefault(same, {})[claim.id.partition(".")[0]] = None
-    rows = {head: row for head, row in rows.items() if "," not in head or set(head.split(", ")) - rows.keys()}
-    names = Counter(name for head in rows for name in head.split(", "))
-    twice = {head for head, row in rows.items() if len(row) > 1 or max(names[name] for name in head.split(", ")) > 1}
-    said = {
-        head: [f"{m} ({', '.join(topics)})" if head in twice else m for m, topics in row.items()]
-        for head, row in rows.items()
-    }
-    return [
-        f"  {head:9}  {'; '.join(said[head])}" for head in sorted(said, key=lambda head: not head.startswith("in "))
-    ]
-
-
-def _bare(meaning: str) -> str:
-    """Return a meaning without the name of its argument, its article and its marks, to find the same one again."""
-    name, _, rest = meaning.partition(", ")
-    return re.sub(r"^the |\W", "", rest if rest and name in ARGUMENTS else meaning)
+def _new_symbols(claim: Claim, known: dict[str, str]) -> str:
+    """Return the symbols of a statement whose meaning is not that in ``known``, and put them there."""
+    new = []
+    for head, meaning in symbols(claim, claim.statement).items():
+        name, _, rest = meaning.partition(", ")
+        meaning = rest if rest and name in ARGUMENTS and "," not in head else meaning
+        if any(known.get(symbol) != meaning for symbol in head.split(", ")):
+            new.append(f"{head}: {meaning}")
+        known |= dict.fromkeys(head.split(", "), meaning)
+    return " | ".join(new)
 
 
 OWN = {"yours": "of your file; no drawn instance violates it", "violated": "of your file; a drawn instance violates it"}

@@ -115,6 +115,11 @@ def test_the_claims_of_a_paper_are_counted_filtered_and_in_the_order_of_its_theo
     order = ["channel.payload", "skipping.holder", "truncation.online_bound", "truncation.tvd_sharp"]
     assert [name for name in shown.split() if name in order] == order
     assert re.search(r"prints:\n  verification.unbiased .*\n  What is added here, uncertainty:\n  unc", shown, re.S)
+    known, shared = all_claims(), run("claims", "--paper", "u-hlm").output
+    whole, few = ([known[name] for name in re.findall(r"^  (\w+\.\w+) ", text, re.M)] for text in (shown, shared))
+    assert whole == sorted(whole, key=lambda one: one.standing == "false reading")
+    assert few == sorted(few, key=lambda one: one.source.key != "oh2024uhlm")
+    assert re.findall(r"[^,] S: (.{12})", shown) == ["Σ_v q_v (1 −", "a set of tok", "the signal-t"]
     kept = json.loads(run("claims", "--paper", "u-hlm", "--status", "misprint", "--json").stdout)["claims"]
     assert {claim["status"] for claim in kept} == {"misprint"}
     assert "0 claims." in run("claims", "--paper", "cu-hlm", "--status", "refuted", "--origin", "new").output

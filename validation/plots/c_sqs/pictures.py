@@ -53,7 +53,7 @@ def paint(numbers: Numbers) -> Canvas:
         for row, (title, shown) in enumerate(rows[column]):
             axes = panels[columns * row + column]
             name_axes(axes, names)
-            axes.set_title(title)
+            axes.set(title=title, ylabel=axes.get_ylabel().replace("rate", "rate (of rounds)"))
             for number, name in enumerate(shown):
                 (one,) = (one for one in numbers["series"] if (one["name"], one["panel"]) == (name, column))
                 sides = [[m - low for m, low in zip(one["mean"], one["low"], strict=True)]]
@@ -68,8 +68,14 @@ def paint(numbers: Numbers) -> Canvas:
         for axes in alike:
             axes.set_ylim(0, highest)
     told = {DENSE: f"{DENSE}: all tokens"} | {name: f"ours: {name}" for name in (ALLOCATED, BUDGETED)}
+    told |= {PRINTED: PRINTED.replace(", as printed)", "), line 12 as printed")}
+    told |= {name: f"C-SQS (τ = {tau:g})" for tau, name in FIXED.items()}
     for axes in panels:
         label_ends(axes, told, wrap=20)
+    (bar,) = panels[0].plot([], [], "|", color="0.4", markersize=9)
+    both = all({*names} & {*kind.values()} for names in kinds for kind in (BY_SIZE, ADAPTIVE))
+    crossing = "; in print C-SQS is above K-SQS at low temperatures, below it at high ones" if both else ""
+    figure.legend([bar], [f"95% over the prompts{crossing}"], loc="outside lower center")
     return figure
 
 

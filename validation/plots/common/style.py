@@ -139,10 +139,11 @@ def values(row: Sequence[float | None]) -> NDArray[np.float64]:
 
 
 def draw_band(axes: Axes, series: dict[str, Any], **look: Any) -> None:
-    """Draw the mean of a series, with its interval as a band if it has one."""
+    """Draw the mean of a series, with its interval as a band if it has one; both are steps by their ``drawstyle``."""
     if "low" in series:
         ends = values(series["low"]), values(series["high"])
-        axes.fill_between(series["x"], *ends, color=look["color"], alpha=0.18, linewidth=0)
+        step = "post" if look.get("drawstyle") == "steps-post" else None
+        axes.fill_between(series["x"], *ends, step=step, color=look["color"], alpha=0.18, linewidth=0)
     axes.plot(series["x"], values(series["mean"]), label=series["name"], **({"markersize": 3} | look))
 
 

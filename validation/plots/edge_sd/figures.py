@@ -38,9 +38,20 @@ def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool],
 
 
 def _mark_printed(axes: Any, numbers: Numbers) -> None:
-    for one in (one for one in numbers["series"] if one["scheme"] == "printed"):
-        (mark,) = axes.plot(one["x"], one["mean"], **PRINTED)
-        axes.legend([mark], [one["name"].replace(" below ", "\nbelow our ")], loc="lower right")
+    """Mark the printed saving; a bracket beside it is that of Algorithm 1 under (24b), where this is drawn."""
+    curves = {one["scheme"]: one for one in numbers["series"]}
+    if "printed" not in curves:
+        return
+    (at,), (saving, _, baseline) = curves["printed"]["x"], curves["printed"]["name"].partition(" below ")
+    (mark,) = axes.plot(at, curves["printed"]["mean"], **PRINTED)
+    if "paper" not in curves:
+        axes.legend([mark], [f"{saving}\nbelow our {baseline}"], loc="lower right")
+        return
+    x, percent = curves["paper"]["x"], numbers["statistics"]["ours_percent"]["mean"]
+    top, bottom = (curves[scheme]["mean"][x.index(at)] for scheme in ("compared", "paper"))
+    beside, down = at + 0.03 * (x[-1] - x[0]), [[top - bottom], [0]]
+    bracket = axes.errorbar(beside, top, down, fmt="none", ecolor="black", elinewidth=0.9, capsize=2.5)
+    axes.legend([bracket, mark], [f"Algorithm 1, (24b): {percent:.1f}%\nbelow {baseline}", f"{saving} below it"])
 
 
 def paint_schemes(numbers: Numbers, *, plans: bool) -> Canvas:

@@ -14,8 +14,9 @@ from validation.decoding.methods.registry import info_of
 from validation.estimates import Estimate
 from validation.plots.c_sqs.numbers import interval
 from validation.plots.c_sqs.texts import MIDDLE_THRESHOLD
+from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers, plain, spread
-from validation.plots.common.style import PAGE, Canvas, axis, canvas, legend_below, name_axes
+from validation.plots.common.style import PAGE, Canvas, axis, canvas, name_axes
 from validation.trace.reader import Trace, probabilities
 
 Values = NDArray[np.float64]
@@ -160,12 +161,11 @@ def _mean(paths: list[Path], value: Callable[[Path], Values]) -> float:
     return float(np.concatenate([value(path) for path in paths]).mean())
 
 
-def _name(name: str) -> str:
-    first = f"τ₁ = {MIDDLE_THRESHOLD:g}"
-    name = name.replace("C-SQS,", f"C-SQS ({first}),")
-    return {"C-SQS": f"C-SQS ({first})", "Budgeted C-SQS": f"Budgeted C-SQS ({first})", FIXED: "fixed threshold"}.get(
-        name, name
-    )
+def _name(name: str, place: int) -> str:
+    """Return the name at the end of a curve; the title of its panel says the rest."""
+    if place == 0:
+        return f"τ₁ = {OTHERS.get(name, MIDDLE_THRESHOLD):g}"
+    return f"fixed τ{', chosen support' * (place == 3)}" if name == FIXED else name.removesuffix(", cheapest support")
 
 
 def _place(one: dict[str, Any]) -> tuple[int, ...]:
@@ -185,7 +185,6 @@ def paint(numbers: Numbers) -> Canvas:
     for one in numbers["series"]:
         if one["name"] == BOUND:
             continue  # it is drawn with its curve
-        name = _name(one["name"])
         look = info_of(one["name"]).style.options()
         if one["name"] in COLORS:
             look |= {"color": COLORS[one["name"]], "linewidth": 0.9, "linestyle": "-"}
@@ -196,14 +195,14 @@ def paint(numbers: Numbers) -> Canvas:
         if one["panel"] == 0:  # few marks, each curve's own, so that those that coincide show
             step = max(1, len(one["x"]) // 6)
             look["markevery"] = (CONTROLLERS.index(one["name"]) * step // 3 if one["name"] in CONTROLLERS else 0, step)
-        for axes in (panels[place] for place in _place(one)):
+        for place in _place(one):
+            axes, name = panels[place], _name(one["name"], place)
             axes.plot(one["x"], one["mean"] if one["panel"] == 0 else one["y"], markersize=4, label=name, **look)
             if one["panel"] == 0:
                 axes.fill_between(one["x"], one["low"], one["high"], color=look["color"], alpha=0.2, linewidth=0)
             if one["panel"] == 0 and axes is panels[0]:
                 bound = regret_bound_sharp(epsilon, LEARNING_RATE, OTHERS.get(one["name"], MIDDLE_THRESHOLD), one["x"])
                 axes.plot(one["x"], bound, color=look["color"], linewidth=0.9, linestyle=DASHED)
-    panels[0].plot([], [], color="0.45", linewidth=0.9, linestyle=DASHED, label="sharp bound of a τ₁")
     for place, axes in enumerate(panels):
         name_axes(axes, numbers["axes"][place // 2])
         if place < 2:
@@ -218,8 +217,10 @@ def paint(numbers: Numbers) -> Canvas:
         if drawn_masses:
             axes.set_xlim(min(drawn_masses) / 1.5, 2.0 * max(drawn_masses))
         axes.set_ylim(bottom=0)
-    titles = ("C-SQS by τ₁", "controllers", "chosen support", "cheapest support")
+    first = f"C-SQS from τ₁ = {MIDDLE_THRESHOLD:g}"
+    supports = (f"{word} support, {first}" for word in ("chosen", "cheapest"))
+    titles = ("C-SQS; dashed: its sharp bound", f"{first}, and budgets", *supports)
     for axes, title in zip(panels, titles, strict=True):
         axes.set_title(title)
-        legend_below(axes, columns=2)
+        label_ends(axes, wrap=12)
     return figure

@@ -1,11 +1,12 @@
 """Paint figures of decoded texts: cu-hlm (oh2025cuhlm) V and u-hlm (oh2024uhlm) IV."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from validation.decoding.methods.registry import info_of
+from validation.decoding.trace_drafts import DRAWS
 from validation.plots.common import style
 from validation.plots.common.decoded.numbers import METRICS
 from validation.plots.common.ends import label_ends, name_points
@@ -78,7 +79,17 @@ _ENDS = {
 """Names at the ends of the curves; the label of the axis says the rest, and the legend what is printed."""
 
 
-def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> tuple[Canvas, list[Axes]]:
+def _draw_levels(axes: Axes, series: dict[str, Any], *, color: str, **_: Any) -> None:
+    """Draw each value, with its interval, over the thresholds up to the next possible u, which skip the same drafts."""
+    x, (middle, low, high) = np.array(series["x"]), (style.values(series[key]) for key in ("mean", "low", "high"))
+    axes.hlines(middle, x, np.minimum(x + 1 / DRAWS, 1.0), color=color, linewidth=1.3)
+    x = x + 0.4 / DRAWS * (color == style.PALE)  # beside another series
+    axes.errorbar(x, middle, (middle - low, high - middle), fmt=".", color=color, label=series["name"], elinewidth=0.8)
+
+
+def _panels(
+    numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...], draw: Callable[..., None] = style.draw_band
+) -> tuple[Canvas, list[Axes]]:
     """Draw a panel for each set of kinds; leave out that of scores if no text was scored, or none is right."""
     drawn = []
     for kinds, both in zip((left, right), numbers["axes"], strict=True):
@@ -88,7 +99,7 @@ def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> 
     figure, panels = style.canvas((style.PAGE[0] if len(drawn) > 1 else 4.6, 3.2), panels=len(drawn))
     for axes, (there, both) in zip(panels, drawn, strict=True):
         for one in there:
-            style.draw_band(axes, one, marker=".", **_RATES[one["kind"]])
+            draw(axes, one, marker=".", **_RATES[one["kind"]])
         style.name_axes(axes, both)
         if all(mean is None for one in there for mean in one["mean"]):  # a logarithm needs data
             axes.set(xscale="linear", yscale="linear")
@@ -97,17 +108,18 @@ def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> 
 
 def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
     rate = "accepted_if_skipped" if paper == CU else "skipped_if_accepted"
-    figure, panels = _panels(numbers, ("transmission", rate), tuple(METRICS))
+    figure, panels = _panels(numbers, ("transmission", rate), tuple(METRICS), _draw_levels)
     for axes in panels:
         mark_thresholds(axes, numbers["statistics"]["thresholds"], paper)
-        axes.set_xlim(-0.02, 1.02)
+        axes.set_xlim(-0.02, 1.04)
+    panels[0].plot([], [], color=style.DARK, label="thresholds that skip the same drafts")
     panels[0].set_ylim(-0.02, 1.02)
     mark_printed(panels[0], paper)
     for axes in panels:
         known = [line for line in axes.get_lines() if str(line.get_label()).startswith(("thresholds", "printed"))]
         label_ends(axes, _ENDS)
         if axes is panels[0]:  # the other panel has the thresholds alone
-            figure.legend(handles=known, loc="outside lower center", ncols=4, fontsize=style.SMALLEST)
+            figure.legend(handles=known, loc="outside lower center", ncols=3, fontsize=style.SMALLEST)
     return figure
 
 

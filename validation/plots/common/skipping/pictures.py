@@ -126,7 +126,7 @@ def paint_both(numbers: Numbers) -> Canvas:
 def paint_rates(numbers: Numbers) -> Canvas:
     figure, (axes,) = style.canvas((style.COLUMN[0], 3.5))
     for series, look in zip(numbers["series"], _LOOKS, strict=True):
-        style.draw_band(axes, _inside(series), **look)
+        style.draw_band(axes, _inside(series), drawstyle="steps-post", **look)
     mark_printed(axes, CU)
     style.name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
@@ -137,7 +137,7 @@ def paint_rates(numbers: Numbers) -> Canvas:
 def paint_transmission(numbers: Numbers) -> Canvas:
     figure, (axes,) = style.canvas(style.COLUMN)
     (series,) = numbers["series"]
-    style.draw_band(axes, _inside(series), color=style.DARK)
+    style.draw_band(axes, _inside(series), color=style.DARK, drawstyle="steps-post")
     axes.plot([value(U, "prone")], [1 - value(U, "skipped")], label="printed", **style.PRINTED)
     style.name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.methods.rows import COLOCATED, STREAM, UNRUN
+from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
@@ -23,8 +24,7 @@ def wide_passes(planner: Planner, setting: Setting) -> str:
         return ""
     pool = planner.pool(replace(setting, objective="capacity"))
     each = pool.test / pool.test[:, :1]
-    more = each[:, COUNTS.index("verified")] - each[:, COUNTS.index("passes")]
-    seconds = setting.server_seconds(each) + setting.verify_s * (RATIOS[:, None] - 1.0) * more
+    seconds = setting.server_seconds(each) + setting.verify_s * (RATIOS[:, None] - 1.0) * _wider(each)
     runs = pool.kept & np.array([option.family not in UNRUN for option in pool.options])
     own, plain = (
         runs & np.array([option.family == family for option in pool.options]) for family in (COLOCATED, STREAM)
@@ -36,6 +36,24 @@ def wide_passes(planner: Planner, setting: Setting) -> str:
     )
     said = ", ".join(f"{ratio:.2f} times as long {what}" for what, ratio in parts if ratio)
     return f"; over two tokens of each text it may take {said}" if said else ""
+
+
+def length_pays(planner: Planner, setting: Setting, option: Option) -> float | None:
+    """Return how much longer a pass over K + 1 tokens of each text may take than over one until no drafts are as fast.
+
+    None if drafts pay at no such time.
+    """
+    plain = next((other for other in planner.options if other.family == STREAM), option)
+    totals = np.stack([each.counts[planner.split.test].sum(axis=0) for each in (option, plain)])
+    each = totals / totals[:, :1]
+    (seconds, without), (wider, narrow) = setting.server_seconds(each), _wider(each)
+    token = (without - seconds) / (setting.verify_s * (wider - narrow)) if wider > narrow else 0.0
+    return float(1.0 + option.draft_length * token) if token > 0 else None
+
+
+def _wider(each: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the tokens in passes beyond the first of each pass, for each token of the text."""
+    return np.asarray(each[:, COUNTS.index("verified")] - each[:, COUNTS.index("passes")])
 
 
 def _until(seconds: NDArray[np.float64], some: NDArray[np.bool_], others: NDArray[np.bool_]) -> float | None:

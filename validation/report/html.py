@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import hlmtheory
 from hlmtheory.claims import FALSE, Claim
 from validation.claims.certificate import certificate
+from validation.plots import FIGURES
 from validation.plots.common.record import claims_words, printed_words
 from validation.printable import printable_value
 from validation.provenance import PAPERS, versions
@@ -173,6 +174,7 @@ def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
         "svg": svg,
         "wide": bool(width and float(width[1]) >= WIDE),
         "anchor": re.sub(r"[^\w.-]+", "-", sidecar.stem),
+        "for_deployment": getattr(FIGURES.get(tuple(about["figure"].split(" "))), "for_deployment", False),
         "name": name,
         "title": about["title"],
         "caption": caption,

@@ -222,6 +222,7 @@ def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[st
     from validation.planning.planners import planner_of_trace
     from validation.planning.request import NUMBERS, Request
     from validation.planning.verdict import setting_said
+    from validation.report.first_screen import draft_lengths
 
     asked = Request()
     named = {"rtt": asked.round_trip_s, "draft-time": asked.draft_s, "verify-time": asked.verify_s}
@@ -235,7 +236,7 @@ def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[st
         return made | {"answer": [f"There is no plan: {error}"]}
     draw(plan.result, setting_said(plan.request, plan.planner.setting.link.name, set(NUMBERS), set()), picture)
     answer = [*plan.result.answer, *plan.result.assumed, *plan.result.notes]
-    lengths = plan.planner.lengths()
+    lengths = draft_lengths(plan.planner)
     sources = _best_by_source(plan.planner, about["split"], trace.manifest.get("prompts", []))
     return made | {"answer": answer, "picture": picture, "lengths": lengths, "sources": sources}
 

@@ -1,4 +1,4 @@
-"""Return what the first screen of the report says: the outcome of each statement, what to send, what is false."""
+"""Return what the first screen of the report says: the outcome of each statement, and what to send."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,10 @@ from typing import Any
 
 from hlmtheory.claims import FALSE, Claim, Status
 from validation.claims.check import Results
-from validation.report.citations import cite
+from validation.decoding.methods.rows import COLOCATED
+from validation.planning.plan import Planner
+from validation.planning.rounds import named
+from validation.planning.token_time import length_pays
 from validation.report.tables import KINDS
 
 NOT_RUN, NOT_CONFIRMED = "not checked", "not confirmed"
@@ -28,6 +31,7 @@ MEANINGS = {
 }
 """Meaning of each outcome, in the order of the partition."""
 
+Counts = Mapping[str, Mapping[str, int]]
 FLOAT_BITS = 32
 SMALLEST = "cheapest codec"  # rule of Table V with the smallest certified message of each position
 
@@ -46,19 +50,32 @@ def partition(claims: Mapping[str, Claim], results: Results) -> dict[str, dict[s
     return counts
 
 
-def partition_table(counts: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
-    """Return the rows of the partition that are not empty, each kind with its total, and the total of all."""
+def partition_table(counts: Counts, parts: Counts) -> list[dict[str, Any]]:
+    """Return the rows of the partition that are not empty, those of parts of the claims, and each total."""
     rows: list[dict[str, Any]] = []
     for title, outcomes in (("Claims", CLAIM_OUTCOMES), ("False statements", FALSE_OUTCOMES)):
         shown = [(outcome, counts[outcome]) for outcome in outcomes if any(counts[outcome].values())]
         rows.append(_row(title, [count for _, count in shown], head=True))
         rows += [_row(MEANINGS[outcome], [count], outcome=outcome) for outcome, count in shown]
+        if title == "Claims":
+            rows += [_row(f"of the claims, {part} on some instances", [parts[part]], part=True) for part in parts]
     return [*rows, _row("All statements", list(counts.values()), head=True)]
 
 
-def _row(title: str, counts: Sequence[Mapping[str, int]], head: bool = False, outcome: str = "") -> dict[str, Any]:
-    cells = [sum(count[kind] for count in counts) for kind in DATA]
-    return {"title": title, "cells": cells, "total": sum(cells), "head": head, "outcome": outcome}
+def _row(title: str, counts: Sequence[Mapping[str, int]], **kind: Any) -> dict[str, Any]:
+    cells = [sum(count[data] for count in counts) for data in DATA]
+    return {"title": title, "cells": cells, "total": sum(cells), "head": False, "outcome": "", "part": False} | kind
+
+
+def draft_lengths(planner: Planner) -> list[tuple[int, float, float, float, float | None]]:
+    """Return K, drafts and tokens a round, tokens/s, and how long a pass may take, of a server with its own draft."""
+    rows = []
+    options = {int(option.draft_length): option for option in planner.candidates(COLOCATED, planner.setting)}
+    for k, tokens, speed in planner.lengths():
+        counts = named(options[k].counts[planner.split.test].sum(axis=0))
+        drafts = float(counts["server_drafts"] / counts["passes"])
+        rows.append((k, drafts, tokens, speed, length_pays(planner, planner.setting, options[k])))
+    return rows
 
 
 def what_to_send(results: Results, vocabulary: int | None, sidecars: Sequence[Path]) -> dict[str, Any]:
@@ -99,12 +116,6 @@ def _smallest_messages(sidecars: Sequence[Path]) -> dict[float, list[Any]]:
         bits, ends = (known.get(name, {}).get(SMALLEST, []) for name in ("bits", "ends"))
         found |= {bias: [bit, *(each or [])] for bias, bit, each in zip_longest(known["epsilon"], bits, ends)}
     return {bias: each for bias, each in found.items() if each[0]}
-
-
-def printed_false(claims: Mapping[str, Claim]) -> list[dict[str, str]]:
-    """Return each result that a paper prints and that is false: its id, its source, its statement."""
-    false = (claim for claim in claims.values() if claim.standing == "refuted")
-    return [{"id": one.id, "source": cite(one.source), "statement": one.statement} for one in false]
 
 
 SYMBOLS = (

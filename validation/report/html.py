@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import hlmtheory
 from hlmtheory.claims import FALSE, Claim
 from validation.claims.certificate import certificate
+from validation.plots import FIGURES
 from validation.plots.common.record import claims_words, printed_words
 from validation.printable import printable_value
 from validation.provenance import PAPERS, versions
@@ -55,19 +56,21 @@ def write_report(
     rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
     counts = first_screen.partition(claims, results)
     true = [tally for name, tally in results.tallies.items() if name in claims and claims[name].refuted is None]
+    parts = {
+        "vacuous": Counter(tally.kind for tally in true if tally.vacuous),
+        "out of scope": Counter(tally.kind for tally in true if tally.out_of_scope),
+    }
     send = first_screen.what_to_send(results, manifest.get("vocabulary"), figures)
     text = _template().render(
         topics=_topics([row for row in rows if not row["refuted"]]),
         refuted=[(kind, KINDS[kind], [row for row in rows if row["standing"] == kind]) for kind in FALSE.values()],
         counts={outcome: sum(kinds.values()) for outcome, kinds in counts.items()},
-        vacuous=Counter(tally.kind for tally in true if tally.vacuous),
-        partial=Counter(tally.kind for tally in true if tally.out_of_scope),
-        partition=first_screen.partition_table(counts),
+        parts=parts,
+        partition=first_screen.partition_table(counts, parts),
         outcomes=counts,
         violated=[row["id"] for row in rows if row["outcome"] == "violated"],
         send=send,
         example=next((row for row in send["rows"] if row["bias"] == SHORT_BIAS and row["top_k"] is not None), None),
-        wrong=first_screen.printed_false(claims),
         ids=claims.keys(),
         released=released,
         release=certified.commits if released else "",
@@ -173,6 +176,7 @@ def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
         "svg": svg,
         "wide": bool(width and float(width[1]) >= WIDE),
         "anchor": re.sub(r"[^\w.-]+", "-", sidecar.stem),
+        "for_deployment": getattr(FIGURES.get(tuple(about["figure"].split(" "))), "for_deployment", False),
         "name": name,
         "title": about["title"],
         "caption": caption,

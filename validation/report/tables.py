@@ -59,6 +59,7 @@ def table_row(
     in_scope = tally.in_scope if tally else 0
     seen = tally.tightest if tally and claim.relation is Relation.LE else -math.inf
     broken = tally.broken if tally else {}
+    refuted = claim.refuted if counterexample else None
     proof, _, instead = claim.proof.text.removeprefix("False: ").partition("Instead: ")
     return {
         "id": claim.id,
@@ -83,7 +84,10 @@ def table_row(
         "vacuous": _share(tally.vacuous, in_scope) if tally and claim.ceiling is not None else "–",
         "violated": f"{tally.violated:,}" if tally else "0",
         "fails": _failing(tally),
-        "refuted": counterexample_text(claim, claim.refuted) if counterexample and claim.refuted is not None else None,
+        "refuted": None if refuted is None else counterexample_text(claim, refuted),
+        "sides": None
+        if refuted is None
+        else {"≤": " > ", "=": " ≠ "}[claim.relation.value].join(_sides(claim, refuted)),
     }
 
 
@@ -104,9 +108,13 @@ def pieces(statement: str) -> list[tuple[str, str]]:
 
 def counterexample_text(claim: Claim, instance: Instance, *, exact: bool = False) -> str:
     """Return the counterexample of a refuted statement and its two sides, as text."""
-    verdict = claim.check(instance)
-    left, right = (_number(0.0 if abs(side) <= ROUNDING else side) for side in (verdict.lhs.item(), verdict.rhs.item()))
+    left, right = _sides(claim, instance)
     return f"{instance_text(instance, exact=exact)}: left {left}, right {right}"
+
+
+def _sides(claim: Claim, instance: Instance) -> list[str]:
+    verdict = claim.check(instance)
+    return [_number(0.0 if abs(side) <= ROUNDING else side) for side in (verdict.lhs.item(), verdict.rhs.item())]
 
 
 def instance_text(instance: Mapping[str, Any], *, exact: bool = False) -> str:

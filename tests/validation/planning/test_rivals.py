@@ -13,6 +13,7 @@ from validation.planning.profile import CODECS, SEEDED, until_spent
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS, expected_counts
 from validation.planning.setting import Setting, constant_link
+from validation.report.first_screen import draft_lengths
 
 COLUMN = {name: column for column, name in enumerate(COUNTS)}
 SETTING = Setting(constant_link(1e7, 0.02), 0.012, 0.030)
@@ -31,6 +32,13 @@ def test_a_plan_that_loses_nothing_has_the_papers_own_threshold(made, profile):
     own = np.floor(20 * np.clip((np.mean(beta > 0) - start) / slope, 0.05, 1.0)) / 20
     for family in (U_HLM, CU_HLM):
         np.testing.assert_allclose([one.threshold for one in made.candidates(family, SETTING)], own)
+
+
+def test_a_round_with_the_longest_pass_takes_as_long_as_its_tokens_without_drafts(made):
+    verify_s, draft_s = SETTING.verify_s, SETTING.own_draft_s
+    for k, drafts, tokens, speed, longest in draft_lengths(made):
+        assert 1.0 + (longest - 1.0) * drafts / k + drafts * draft_s / verify_s == pytest.approx(tokens)
+        assert speed == pytest.approx(tokens / (verify_s + drafts * draft_s), rel=1e-3)
 
 
 @pytest.mark.parametrize("budget", [0.0, 3.5, 8.0, 100.0])

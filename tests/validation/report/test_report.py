@@ -72,6 +72,13 @@ def test_every_claim_is_in_the_report_with_its_source(page):
         assert name in text
         assert cite(claim.source) in text
         assert re.sub(r"[_^{}]", "", claim.statement) in re.sub(r"[_^{}]", "", text)
+        sides = table_row(claim, None)["sides"]
+        assert sides is None or (sides in text and len({*sides.split()}) == 3)  # the two sides differ in print
+
+
+def test_figures_for_a_deployment_come_first(page):
+    places = [page.index(f'id="{one.stem}"') for one in sorted(SHOWN, key=lambda one: not one.for_deployment)]
+    assert places == sorted(places)
 
 
 def test_every_tag_is_closed_and_ids_are_unique(page):
@@ -130,9 +137,10 @@ def test_every_statement_is_counted_once(results):
     for one in (results, changed):
         counts = partition(CLAIMS, one)
         assert sum(sum(row.values()) for row in counts.values()) == len(CLAIMS)
-        *rows, last = partition_table(counts)
+        *rows, last = partition_table(counts, {"vacuous": counts["holds"]})
         assert last["total"] == len(CLAIMS) == sum(row["total"] for row in rows if row["head"])
-        assert [sum(cells) for cells in zip(*(r["cells"] for r in rows if not r["head"]), strict=True)] == last["cells"]
+        assert [sum(cells) for cells in zip(*(r["cells"] for r in rows if r["outcome"]), strict=True)] == last["cells"]
+        assert [row["cells"] for row in rows if row["part"]] == [list(counts["holds"].values())]
     assert {name for name, row in counts.items() if any(row.values())} == set(counts) - {"not confirmed"}
 
 

@@ -44,14 +44,7 @@ def report(folder: Path, **names: str) -> Path:
 def hostile(sidecar: Path, folder: Path, name: str) -> Path:
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     table = {"title": name, "heads": [name, name], "rows": [[name, name]]}
-    about |= {
-        "title": name,
-        "caption": f"{name}: {name}. {name}",
-        "findings": name,
-        "method": name,
-        "kind": name,
-        "tables": [table],
-    }
+    about |= {"title": name, "caption": f"{name}: {name}. {name}", "method": name, "tables": [table]}
     path = folder / "hostile" / 'a"b<i>.json'
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(about), encoding="utf-8")
@@ -73,8 +66,6 @@ UNFOLD = "() => document.querySelectorAll('details').forEach((one) => { one.open
 
 FEWER = """() => {
     const drop = (one) => one.remove();
-    document.querySelectorAll("figure svg > *").forEach(drop);
-    [...document.querySelectorAll("figure:has(svg)")].slice(4).forEach(drop);
     for (const one of document.querySelectorAll("tbody")) [...one.rows].slice(4).forEach(drop);
     for (const one of document.querySelectorAll(".topic")) [...one.querySelectorAll(".claim")].slice(2).forEach(drop);
 }"""

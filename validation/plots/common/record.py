@@ -118,11 +118,13 @@ class Figure(Exhibit):
     """Describe a figure that is drawn from a trace.
 
     ``measure`` maps (trace, seed) to the drawn numbers. ``sample`` names what it measures together with other figures,
-    once for all in a process; empty if nothing is shared.
+    once for all in a process; empty if nothing is shared. ``for_deployment`` says whether it shows what a deployment
+    sets or pays, such as a threshold, the probabilities sent, or bits; other figures check what a paper prints.
     """
 
     measure: Callable[[Trace, int], Numbers]
     sample: str = ""
+    for_deployment: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

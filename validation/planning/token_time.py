@@ -58,24 +58,6 @@ def _wider(each: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(each[:, COUNTS.index("verified")] - each[:, COUNTS.index("passes")])
 
 
-def length_pays(planner: Planner, setting: Setting, option: Option) -> float | None:
-    """Return how much longer a pass over K + 1 tokens of each text may take than over one until no drafts are as fast.
-
-    None if drafts pay at no such time.
-    """
-    plain = next((other for other in planner.options if other.family == STREAM), option)
-    totals = np.stack([each.counts[planner.split.test].sum(axis=0) for each in (option, plain)])
-    each = totals / totals[:, :1]
-    (seconds, without), (wider, narrow) = setting.server_seconds(each), _wider(each)
-    token = (without - seconds) / (setting.verify_s * (wider - narrow)) if wider > narrow else 0.0
-    return float(1.0 + option.draft_length * token) if token > 0 else None
-
-
-def _wider(each: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the tokens in passes beyond the first of each pass, for each token of the text."""
-    return np.asarray(each[:, COUNTS.index("verified")] - each[:, COUNTS.index("passes")])
-
-
 def _until(seconds: NDArray[np.float64], some: NDArray[np.bool_], others: NDArray[np.bool_]) -> float | None:
     """Return the first ratio at which some options no longer save time, or None; ``seconds`` is (ratios, options)."""
     if not (some.any() and others.any()):

@@ -234,7 +234,7 @@ def _refuse(ctx: click.Context) -> None:
 def _command(ctx: click.Context) -> str:
     """Return the part of the command that the page does not change; its script adds the rest."""
     own = {"rate", "fading", "snr", "rtt", "draft_time", "verify_time", "server_draft_time", "verify_token_time"}
-    own |= {"server_batch", "risk"}  # of the page
+    own |= {"server_batch", "risk", "objective", "server_price", "time_price"}  # of the page
     words = [*as_typed("python3 hlm").split(), "plan"]
     for one in _given(ctx):
         value = ctx.params[one.name or ""]

@@ -21,13 +21,10 @@ from validation.printable import counted, printable_value
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 UNUSED = ("bias", "vocabulary", "k_factor", "users", "shared_seed", "block")  # held by the counts, or fixed here
-HEADS = {
-    **{"mean": "tokens/s of one user (m)", "users": "users, ×, of a full server (m)"},
-    **{"risk": "risk", "bits": "bits up (m)"},
-    **{"draft_length": "K", "threshold": "threshold", "k_mean": "k mean", "k_p95": "k 95%", "kilobytes": "kB/token"},
-    **{"median": "tok/s 50%", "slow": "tok/s 95%", "server": "server ms", "gain": "gain"},
-}
-"""Of the page's columns, by the name of a cell in its script."""
+AIMS = {"throughput": "speed of one user", "capacity": "users of a full server"}
+AIMS |= {"goodput": "tokens in time", "cost": "price of a token"}
+CONTROLS = {"rate": "--rate", "roundTrip": "--rtt", "snr": "--snr", "draft": "--draft-time", "verify": "--verify-time"}
+"""Of a number that the page changes, the option."""
 
 
 def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
@@ -42,7 +39,7 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
         plan=plan,
         users=plan.get("users"),
         recorded=_recorded(plan),
-        heads=HEADS.items(),
+        aims=_aims(plan),
         symbols=symbols_said("\n".join(entry["option"] for entry in plan["menu"])),
         title=_title(plan["evidence"]),
         basis=_basis(plan),
@@ -74,6 +71,7 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "streamed": plan["streamed"],
         "command": plan.get("command", "python3 hlm plan"),
         "basis": _basis(plan),
+        "bases": _bases(plan),
         "names": NAMES,
         "vllm": evidence.get("engine", "vllm").startswith("vllm"),
         "sampled": evidence.get("draft_sampling") != "greedy" and evidence.get("verification") != "match",
@@ -85,6 +83,25 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
 def _basis(plan: Mapping[str, Any]) -> str:
     steps = plan["evidence"].get("steps")
     return counted(plan["prompts"]["test"], "held-out prompt") if steps is None else counted(steps, "round")
+
+
+def _aims(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the objectives that the page offers, and what to call each; of several users' plan only its own."""
+    own, timed = plan["request"]["objective"], plan["request"]["latency"] is not None
+    if plan.get("users"):
+        return [(own, own)]
+    return [(name, said) for name, said in AIMS.items() if timed or name != "goodput"]
+
+
+def _bases(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Return what stands for each number of a control that was not given."""
+    asked, left_out = plan["request"], plan.get("defaults", ())
+    bases = {name: "default, not measured" for name, option in CONTROLS.items() if option in left_out}
+    if asked.get("server_draft_basis", "given") != "given":
+        bases["ownDraft"] = f"assumed: {asked['server_draft_basis']}"
+    if not asked["verify_token_s"] and not asked.get("passes"):
+        bases["token"] = "assumed: a pass with drafts takes no longer"
+    return bases | ({"batch": "assumed"} if "--server-batch" in left_out else {})
 
 
 def _stated(plan: Mapping[str, Any], pattern: str) -> str | None:

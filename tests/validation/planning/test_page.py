@@ -12,7 +12,7 @@ import pytest
 from tests.validation.command_line import run
 from tests.validation.html_elements import Elements
 from tests.validation.stored_traces import stored
-from validation.planning.page import TEMPLATES, write_page
+from validation.planning.page import TEMPLATES, page_data, write_page
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\u2028'\""
 
@@ -84,9 +84,15 @@ def test_a_stored_plan_of_an_older_version_becomes_a_page(plan, tmp_path):
     assert len(json.loads(page.inside[1])["menu"]) == len(stored_plan["menu"]) > 1
 
 
+def test_a_number_that_was_not_given_has_a_mark(plan):
+    assert {"rate", "ownDraft", "token", "batch"} <= set(page_data(plan[0])["bases"])
+    request = plan[0]["request"] | {"server_draft_basis": "given", "verify_token_s": 1e-4}
+    assert not page_data(plan[0] | {"defaults": [], "request": request})["bases"]
+
+
 def test_the_command_of_the_page_is_the_command_that_was_given(tmp_path):
     stored(tmp_path / "trace")
-    words = ["--latency", "p90=300ms", "--energy", "400mJ", "--objective", "cost", "--time-price", "0.5"]
+    words = ["--latency", "p90=300ms", "--energy", "400mJ"]
     words += ["--bias", "0.1", "--down-rate", "2M", "--k-factor", "5x"]
     words += ["--between-time", "1.5ms", "--no-shared-seed"]
     result = run("plan", "--trace", tmp_path / "trace", "--page", tmp_path / "plan.html", *words)

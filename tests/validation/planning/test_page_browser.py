@@ -41,17 +41,25 @@ def opened(show, folder, whole):
     return of
 
 
-def test_a_slower_link_slows_the_rows(opened, whole):
+def test_the_page_follows_its_controls(opened, whole):
     page = opened()
     first = {row["policy"]: row["tokens_per_s_median"]["value"] for row in whole(BASE)["rows"]}
     cell = "Number(row.querySelector('[data-key=median]').dataset.value)"
     cells = f"row => [row.querySelector('th').dataset.policy, {cell}]"
     shown = dict(page.eval_on_selector_all("#rows tr", f"rows => rows.map({cells})"))
     assert shown == pytest.approx(first, rel=1e-7)
-    page.fill("#rate", "0.1")
+    page.fill("#rate", "0.2")
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     slower = dict(page.eval_on_selector_all("#rows tr", f"rows => rows.map({cells})"))
     assert slower["FlexSpec"] < shown["FlexSpec"]
+    page.select_option("#objective", "capacity")
+    page.wait_for_selector("#command span:has-text('--objective capacity')")
+    best = whole(replace(BASE, objective="capacity", rate_bps=2e5))["aims"][1]["best"]["number"]
+    shown = page.get_attribute("#rows .ours [data-key=server]", "data-value")
+    assert float(shown) == pytest.approx(1e3 * best, rel=1e-7)
+    page.select_option("#up", "draft")
+    page.fill("#draft", "200")
+    page.wait_for_selector("#map .point[cy='30']")  # the axis's upper end
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -10,7 +10,7 @@ const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone"
 const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", SEED_TREE];
 const UNRUN = [KEEPING, OWN_TREE], WITHOUT_DEVICE = [SERVER, STREAM, COLOCATED, KEEPING, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
 const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, CERTIFIED, ...(data.streamed ? [STREAMED] : []), OURS];
-const TOKENS = data.count_names.indexOf("tokens"), EQUAL = 1e-9, LATER = 1e-9, LOSS_WORTH = 0.005, AS_GOOD = 0.005;
+const TOKENS = data.count_names.indexOf("tokens"), EQUAL = 1e-9, LATER = 1e-9, ENDLESS = 1e9, LOSS_WORTH = 0.005, AS_GOOD = 0.005;
 const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
 
 /** A server that repeats the rounds of a device that keeps drafts without verification: one that streams and drafts itself. */
@@ -85,7 +85,9 @@ const roundSeconds = (c, s, rate) => c[PASSES] > 1e-9 ? (seconds(c, s, rate) - c
 const joules = (c, s) => c[DRAFTS] * s.draft * asked.device_w + (c[UP] / Math.max(s.median, 1e-9)) * asked.transmit_w;
 const meanSpeed = (c, s) => { const base = fixed(c, s); return mean(s.rates.map((rate) => 1 / (base + air(c[UP], rate)))); };
 
-/** What the objective maximises. */
+/** What the objective maximises, in these units. */
+const UNITS = { throughput: "tokens/s, mean over time", fair: "tokens/s, mean over time", capacity: "tokens/s of a full server",
+  goodput: "tokens/s in time, mean over time", cost: "tokens for a price of 1" };
 function value(c, s) {
   if (s.objective === "capacity") return 1 / Math.max(load(c, s), 1e-12);
   if (s.objective === "cost") {
@@ -165,17 +167,14 @@ function largest(pool, s, allowed) {
 }
 const keeps = (s) => (option) => !broken(option, s).length;
 
-/** The best option of a pool that keeps the limits, else of all: of equal ones the one with the best second number. */
-function best(pool, s) {
-  for (const allowed of [keeps(s), () => true]) {
-    const first = largest(pool, s, allowed);
-    if (!first) continue;
-    const most = value(first.train, s) * (1 - EQUAL);
-    const equal = pool.filter((one) => atMost(one.train, s) >= most && value(one.train, s) >= most && allowed(one));
-    return equal.reduce((a, b) => (second(b.train, s) > second(a.train, s) ? b : a));
-  }
-  return null;
+/** The best allowed option of a pool: of equal ones the one with the best second number; null if there is none. */
+function bestAllowed(pool, s, allowed) {
+  const first = largest(pool, s, allowed), most = first && value(first.train, s) * (1 - EQUAL);
+  const equal = first ? pool.filter((one) => atMost(one.train, s) >= most && value(one.train, s) >= most && allowed(one)) : [null];
+  return equal.reduce((a, b) => (second(b.train, s) > second(a.train, s) ? b : a));
 }
+/** The best option of a pool that keeps the limits, else of all. */
+const best = (pool, s) => bestAllowed(pool, s, keeps(s)) ?? bestAllowed(pool, s, () => true);
 function allowedBy(policy, s) {
   const own = poolOf(policy, s), one = ["U-HLM", "CU-HLM"].includes(policy) && !own.some((option) => !broken(option, s).length);
   return own.filter((option) => option.paper_threshold || (s.limit > 0 && !one));
@@ -221,9 +220,17 @@ function aimsOf(s) {
   return aims.map((aim) => ({ ...aim, base }));
 }
 
-/** The options that the map compares, and the fastest of them that keeps the limits; the first of equal ones, and `before` if it is one. */
-const counted = (s, streaming) => poolsOf(s, ...POLICIES.filter((policy) => ![...UNRUN, STREAMED].includes(policy) && (streaming.includes(policy) || !STREAMING.includes(policy))));
-const fastest = (s, pool, before) => faster(largest(before && before.policy !== STREAMED ? [before, ...pool] : pool, s, keeps(s)), streamed(s), s);
+const STREAMING = [STREAM, COLOCATED, KEEPING, OWN_TREE];
+/** A map's winner in a setting with the same limits: the best that keeps them, or `before` if it is as good. */
+function winners(s, streaming) {
+  const policies = POLICIES.filter((policy) => ![...UNRUN, STREAMED].includes(policy) && (streaming || !STREAMING.includes(policy)));
+  const pools = [0, 1].map((token) => poolsOf({ ...s, token }, ...policies).filter((option) => safe(option, s)));
+  return (cell, before) => {
+    const pool = pools[+(cell.token > 0)], won = faster(bestAllowed(pool, cell, keeps(cell)), streamed(cell), cell);
+    const same = won && pool.includes(before) && keeps(cell)(before) && value(before.train, cell) >= value(won.train, cell) * (1 - EQUAL);
+    return same && second(before.train, cell) >= second(won.train, cell) - AS_GOOD * Math.abs(second(won.train, cell)) ? before : won;
+  };
+}
 
 /** Users of a full server, over those of its best option without a device. */
 const usersOf = (c, aim) => load(aim.base.test, aim.s) / Math.max(load(c, aim.s), 1e-12);
@@ -273,7 +280,7 @@ function plainest(aim) {
 /** The number that decides an aim, with its unit. */
 function numberSaid(aim, option) {
   const worth = value(option.test, aim.s);
-  if (aim.name === FULL_SERVER) return worth < 1e9 ? `${say(1e3 / worth)} ms of the server for a token` : "no time of the server";
+  if (aim.name === FULL_SERVER) return worth < ENDLESS ? `${say(1e3 / worth)} ms of the server for a token` : "no time of the server";
   if (aim.s.objective === "cost") return `a price of ${say(1 / worth)} for a token`;
   return `${say(worth)} tokens/s${aim.s.objective === "goodput" ? " in time" : ""}`;
 }
@@ -298,9 +305,11 @@ function guarantee(option, s) {
 function command(s) {
   const short = (x) => +x.toPrecision(12), snr = s.fading === "none" ? "" : ` --snr ${short(10 * Math.log10(s.snr))}dB`;
   const link = data.recorded ? "" : ` --rate ${short(s.rate / 1e6)}M --fading ${s.fading}${snr}`;
+  const prices = s.objective === "cost" ? ` --server-price ${asked.server_price} --time-price ${asked.time_price}` : "";
+  const aim = s.objective === "throughput" ? "" : ` --objective ${s.objective}${prices}`;
   return `${data.command}${link} --rtt ${short(1e3 * s.roundTrip)}ms --draft-time ${short(1e3 * s.draft)}ms ` +
     `--verify-time ${short(1e3 * s.verify)}ms${asked.passes ? "" : ` --verify-token-time ${short(1e3 * s.token)}ms`} --server-draft-time ${short(1e3 * s.ownDraft)}ms ` +
-    `--server-batch ${s.batch} --risk ${s.kind}=${short(s.limit)}`;
+    `--server-batch ${s.batch} --risk ${s.kind}=${short(s.limit)}${aim}`;
 }
 
 // ------------------------------------------------------------------------------------------------- pictures
@@ -338,7 +347,7 @@ function canvas(id, xs, ys, names) {
 function linear(high) {
   const step = [1, 2, 5, 10].map((one) => one * 10 ** Math.floor(Math.log10(high / 4))).find((one) => high / one <= 5.5);
   const ticks = Array.from({ length: Math.floor(high / step + 1e-9) + 1 }, (_, i) => +(i * step).toPrecision(6));
-  return { share: (at) => Math.min(at / high, 1), ticks };
+  return { share: (at) => Math.min(at / high, 1), ticks, at: (share) => high * share };
 }
 function logarithmic(low, high) {
   const ticks = [];
@@ -347,7 +356,7 @@ function logarithmic(low, high) {
     at: (share) => low * (high / low) ** share };
 }
 
-/** The speed of the best option of a pool at each limit of the risk, as [limit, speed] where it changes. */
+/** What the best option of a pool reaches of the aim at each limit of the risk, as [limit, value] where it changes. */
 function staircase(pool, s) {
   const kept = pool.filter((option) => broken(option, { ...s, limit: 1, kind: "text" }).every((one) => one === "risk"));
   const sorted = kept.map((option) => [needs(option, s.kind), value(option.train, s), option]).sort((a, b) => a[0] - b[0]);
@@ -356,7 +365,7 @@ function staircase(pool, s) {
   for (const [limit, now, option] of sorted) {
     if (limit > 1 || now <= most * (1 + 1e-12)) continue;
     if (steps.length && steps.at(-1)[0] === limit) steps.pop();
-    steps.push([limit, meanSpeed(option.test, s)]);
+    steps.push([limit, value(option.test, s)]);
     most = now;
   }
   return steps;
@@ -376,74 +385,82 @@ function drawQuality(s, plan) {
   const series = linesOf(s).map(([kind, name, pool]) => [kind, name, staircase(pool, s)]).filter(([, , steps]) => steps.length);
   const device = POOLS[DEVICE][0], all = series.flatMap(([, , steps]) => steps);
   const wide = s.kind === "text" ? 1 : Math.min(1, 1.15 * Math.max(s.limit, 0.1, ...all.map(([limit]) => limit)));
-  const now = plan ? plan.cells.mean[0] : 0, inside = all.filter(([limit]) => limit < 0.97 * wide);
-  const high = 1.15 * Math.max(now, ...inside.map(([, speed]) => speed)) || 1;
+  const now = plan ? plan.number : 0, inside = all.filter(([limit]) => limit < 0.97 * wide).map(([, worth]) => worth);
+  const high = 1.15 * Math.max(...[now, ...inside].filter((worth) => worth < ENDLESS)) || 1, said = (worth) => (worth < ENDLESS ? say(worth) : "no limit");
   const { svg, x, y, axes, left, right, top, bottom } = canvas("quality", linear(wide), linear(high),
-    [s.kind === "text" ? "limit of a text's TV distance" : "limit of a token's risk", "tokens/s, mean over time"]);
+    [s.kind === "text" ? "limit of a text's TV distance" : "limit of a token's risk", UNITS[s.objective]]);
   put(svg, "rect", { x: x(s.limit), y: top, width: Math.max(right - x(s.limit), 0), height: bottom - top, class: "beyond" });
   axes();
   for (const [kind, , steps] of series) {
-    const points = steps.map(([limit, speed], i) => `${i ? "H" : "M"}${x(limit)}${i ? "V" : ","}${y(speed)}`);
+    const points = steps.map(([limit, worth], i) => `${i ? "H" : "M"}${x(limit)}${i ? "V" : ","}${y(worth)}`);
     put(svg, "path", { d: `${points.join("")}H${right}`, class: `series ${kind}` });
   }
-  const speed = device && meanSpeed(device.test, s);
+  const speed = device && value(device.test, s);
   if (device && needs(device, s.kind) <= wide && speed <= high) {
     put(svg, "rect", { x: x(needs(device, s.kind)) - 6, y: y(speed) - 6, width: 12, height: 12, class: "device" });
   }
-  legend("lines", [...series.map(([kind, name]) => [`line ${kind}`, name]), ...(device ? [["dot", `${DEVICE}: ${say(speed)}${speed > high ? ", above the picture" : ""}`]] : [])]);
+  legend("lines", [...series.map(([kind, name]) => [`line ${kind}`, name]), ...(device ? [["dot", `${DEVICE}: ${said(speed)}${speed > high ? ", above the picture" : ""}`]] : [])]);
   if (!plan) return;
   const late = x(s.limit) > (left + right) / 2;
   put(svg, "line", { x1: x(s.limit), x2: x(s.limit), y1: top, y2: bottom, class: "here" });
   put(svg, "circle", { cx: x(s.limit), cy: y(now), r: 7, class: "point" });
-  put(svg, "text", { x: x(s.limit) + (late ? -12 : 12), y: Math.max(y(now) - 14, top + 14), "text-anchor": late ? "end" : "start", class: "label" }, `the plan: ${say(now)}`);
+  put(svg, "text", { x: x(s.limit) + (late ? -12 : 12), y: Math.max(y(now) - 14, top + 14), "text-anchor": late ? "end" : "start", class: "label" }, `the plan: ${said(now)}`);
 }
 
-const KINDS = [OURS, STREAM, SERVER, DEVICE, "a paper's"];
-const STREAMING = [STREAM, COLOCATED, KEEPING, OWN_TREE]; // one kind
-const kindOf = ({ policy }) => (NO_RIVALS.includes(policy) ? 0 : STREAMING.includes(policy) ? 1 : KINDS.includes(policy) ? KINDS.indexOf(policy) : 4);
+const KINDS = [NO_RIVALS, [COLOCATED, KEEPING, OWN_TREE], [SERVER, STREAM], [DEVICE], PAPERS]; // of one colour each
+const kindOf = (policy) => KINDS.findIndex((policies) => policies.includes(policy));
+const FINE = { cost: 24, goodput: 24 }, COARSE = 6; // cells of a map's row: fewer where each takes longer, and where only their areas matter
 
 /** The winners of a map's cells, and of each its runs and number of cells, the largest first; of equal policies `before` stays. */
-function areasOf(columns, trips, pool, before) {
-  const areas = {}, grid = trips.map((roundTrip) => columns.map((column) => (before = fastest({ ...column, roundTrip }, pool, before))?.policy));
+function areasOf(s, names, scales, fine, winner, before) {
+  const [columns, rows] = scales.map((scale, n) => Array.from({ length: fine }, (_, i) => fromShown(names[n], scale.at((i + 0.5) / fine))));
+  const areas = {}, cells = rows.map((row) => columns.map((column) => withLink({ ...s, [names[0]]: column, [names[1]]: row })));
+  const grid = cells.map((row) => row.map((cell) => (before = winner(cell, before))?.policy));
   grid.forEach((row, j) => row.forEach((policy, i) => {
     if (!policy) return;
-    const area = areas[policy] ??= { policy, kind: kindOf({ policy }), runs: [], cells: 0 }, run = area.runs.at(-1);
+    const area = areas[policy] ??= { policy, kind: kindOf(policy), runs: [], cells: 0 }, run = area.runs.at(-1);
     area.cells++;
     if (run?.j === j && row[i - 1] === policy) run.length++; else area.runs.push({ i, j, length: 1 });
   }));
   return [grid, Object.values(areas).sort((a, b) => b.cells - a.cells)];
 }
 
-/** Where each policy wins: the fastest that keeps the limits, over the rate and the round trip. */
+/** The axes over which the map's areas have the largest entropy: those that move the answer. */
+function movingAxes(s, winner) {
+  const entropy = (names) => areasOf(s, names, names.map(scaleOf), COARSE, winner)[1].reduce((sum, { cells }) => sum - cells * Math.log(cells / COARSE ** 2), 0);
+  const pairs = Object.keys(AXES).flatMap((name, n, all) => all.slice(n + 1).map((other) => [name, other])), entropies = pairs.map(entropy);
+  return pairs[entropies.indexOf(Math.max(...entropies))];
+}
+
+/** Where each policy wins: the best for the aim that keeps the limits, over two numbers of the setting. */
 function drawMap(s, plan) {
-  const rates = logarithmic(Math.min(0.1, s.rate / 1e6), Math.max(1000, s.rate / 1e6));
-  const trips = logarithmic(1, Math.max(500, 1e3 * s.roundTrip));
-  const { svg, x, y, axes, left, right, top, bottom } = canvas("map", rates, trips, ["rate, Mbit/s", "round trip, ms"]);
-  const fine = asked.objective === "throughput" ? 36 : 12, wide = (right - left) / fine, high = (bottom - top) / fine;
-  const [columns, times] = [rates, trips].map(({ at }) => Array.from({ length: fine }, (_, i) => at((i + 0.5) / fine)));
-  const links = columns.map((rate) => withLink({ ...s, rate: 1e6 * rate })), pools = [STREAMING, []].map((more) => counted(s, more).filter((option) => safe(option, s)));
-  const pool = pools[byId("stream").checked ? 0 : 1], before = pool.includes(plan) ? plan : null, here = fastest(s, pool, before), at = { x: x(s.rate / 1e6), y: y(1e3 * s.roundTrip || 1) };
-  const map = (own, first) => areasOf(links, times.map((ms) => ms / 1e3), own, first), [grid, areas] = map(pool, before);
+  const winner = winners(s, byId("stream").checked), here = winner(s, plan);
+  axes ??= movingAxes(s, winner);
+  ["across", "up"].forEach((id, n) => { byId(id).value = axes[n]; });
+  const scales = axes.map(scaleOf), { svg, x, y, axes: drawAxes, left, right, top, bottom } = canvas("map", ...scales, axes.map((name) => AXES[name]));
+  const fine = FINE[s.objective] ?? 36, wide = (right - left) / fine, high = (bottom - top) / fine, at = { x: x(shown(axes[0])), y: y(shown(axes[1])) };
+  const [grid, areas] = areasOf(s, axes, scales, fine, winner, plan), tint = ({ policy, kind }) =>
+    `area${kind} shade${KINDS[kind].filter((one) => areas.some((area) => area.policy === one)).indexOf(policy)}`;
   const d = ({ i, j, length }) => `M${(left + i * wide).toFixed(1)},${(bottom - j * high).toFixed(1)}v${(-high - 0.4).toFixed(1)}h${(length * wide + 0.4).toFixed(1)}V${(bottom - j * high).toFixed(1)}z`;
-  for (const { kind, runs } of areas) put(svg, "path", { d: runs.map(d).join(""), class: `area area${kind}` });
+  for (const area of areas) put(svg, "path", { d: area.runs.map(d).join(""), class: `area ${tint(area)}` });
   const edge = (one, other, line, i, j) => (one === (other ?? one) ? "" : `M${left + (i + 1) * wide},${bottom - (j + 1) * high}${line}`);
   put(svg, "path", { d: `M0,0${grid.map((row, j) => row.map((one, i) => edge(one, row[i + 1], `v${high}`, i, j) + edge(one, grid[j + 1]?.[i], `h${-wide}`, i, j)).join("")).join("")}`, class: "axis" });
-  axes();
+  drawAxes();
   put(svg, "path", { d: `M${at.x},${top}V${bottom}M${left},${at.y}H${right}`, class: "here" });
   for (const { policy, kind, runs } of areas) {
     const name = shortName(policy), rows = runs.filter(({ j, length }) => length * wide > 9 * name.length && Math.abs(at.y - bottom + (j + 0.5) * high) > 12);
     for (const { i, j, length } of rows.slice(rows.length >> 1).slice(0, 1)) put(svg, "text", { x: left + (i + length / 2) * wide, y: bottom - (j + 0.5) * high + 5, "text-anchor": "middle", class: `on area${kind}` }, name);
   }
   put(svg, "circle", { cx: at.x, cy: at.y, r: 7, class: "point" });
-  const said = ({ policy, cells }) => `${shortName(policy)}\u00a0${percent(cells / fine ** 2)}`;
-  const others = areas.every(({ policy }) => STREAMING.includes(policy)) ? map(pools[1], null)[1] : []; // where one colour says little
-  legend("legend", [...areas.map((one) => [`area${one.kind}`, said(one)]), here && ["ring", `here: ${shortName(here.policy)}`],
-    others.length && ["", `without servers that stream: ${others.map(said).join(", ")}`]].filter(Boolean));
+  legend("legend", [...areas.map((area) => [tint(area), `${shortName(area.policy)}\u00a0${percent(area.cells / fine ** 2)}`]), here && ["ring", `here: ${shortName(here.policy)}`]].filter(Boolean));
 }
 
 // ------------------------------------------------------------------------------------------------- the page
 
 const NONE = "–";
+/** Of the columns: the first on a wide screen, where it differs; and what the first column is for some aims. */
+const WIDE = { mean: "tokens/s of one user (m)", users: "users, ×, of a full server (m)", bits: "bits up (m)" };
+const DECIDES = { cost: "price of a token (m)", goodput: "tokens/s in time (m)" };
 const HEADS = { mean: "tokens/s", users: "users, ×", risk: "risk", bits: "bits up", draft_length: "K", threshold: "threshold", k_mean: "k mean", k_p95: "k 95%",
   kilobytes: "kB/token", median: "tok/s 50%", slow: "tok/s 95%", server: "server ms", gain: "gain" };
 const start = { rate: data.recorded ? RECORDED : asked.rate_bps, fading: asked.fading, snr: asked.snr, roundTrip: asked.round_trip_s,
@@ -458,7 +475,14 @@ const CONTROLS = {
   draft: { unit: 1e-3, low: 0.5, high: 200, log: true }, verify: { unit: 1e-3, low: 0.5, high: 500, log: true },
   ownDraft: { unit: 1e-3, low: 0.1, high: 200, log: true },
   token: { unit: 1e-3, low: 0, high: 20, step: 0.1, zero: true }, batch: { unit: 1, low: 1, high: 256, log: true, whole: true } };
+const CHOICES = ["fading", "kind", "objective"];
+/** Of the numbers that a map's axis can have. */
+const AXES = { rate: "rate, Mbit/s", roundTrip: "round trip, ms", draft: "device's draft, ms", verify: "target pass, ms",
+  ownDraft: "server's draft, ms", ...(asked.passes ? {} : { token: "each token adds, ms" }), batch: "texts in a pass" };
+let axes = null; // null: those that move the answer
 
+const scaleOf = (name) => { const { low, high, log } = CONTROLS[name], now = shown(name); return log ? logarithmic(Math.min(low, now || low), Math.max(high, now)) : linear(Math.max(high, now)); };
+const fromShown = (name, number) => { const { unit, to, whole } = CONTROLS[name]; return to ? to(number) : (whole ? Math.round(number) : number) * unit; };
 const shown = (name) => { const { unit, from } = CONTROLS[name]; return +(from ? from(state[name]) : state[name] / unit).toPrecision(10); };
 function write(name, from) {
   const { low, high, log } = CONTROLS[name], number = shown(name), slider = byId(`${name}-slider`);
@@ -469,9 +493,9 @@ function write(name, from) {
 
 /** Take a number; return whether it is one that the setting allows. */
 function take(name, number) {
-  const { unit, to, zero, most, any, whole } = CONTROLS[name];
+  const { zero, most, any, whole } = CONTROLS[name];
   const right = Number.isFinite(number) && (any || number > 0 || (zero && number === 0)) && number <= (most ?? Infinity) && !(whole && number % 1);
-  if (right) state[name] = to ? to(number) : number * unit;
+  if (right) state[name] = fromShown(name, number);
   return right;
 }
 
@@ -493,17 +517,21 @@ function listen(name) {
   });
 }
 
-function drawTable(rows) {
-  const body = byId("rows");
+function drawTable(rows, objective) {
+  const body = byId("rows"), head = byId("heads");
   body.replaceChildren();
+  head.replaceChildren();
+  const own = DECIDES[objective], heads = Object.entries({ ...HEADS, ...(own && { mean: own }) });
+  put(head, "th", { scope: "col" }, "policy");
+  for (const [key, name] of heads) put(head, "th", { scope: "col", "data-key": key }, name === own ? own : WIDE[key] ?? name);
   for (const row of rows) {
     const kinds = [row.plan && "ours", row.breaks.length && "breaks", UNRUN.includes(row.policy) && "unrun"].filter(Boolean);
     const line = put(body, "tr", { role: "row", class: kinds.join(" ") });
     const breaks = row.breaks.length ? ` (breaks ${row.breaks.join(", ")})` : "";
     const name = put(line, "th", { scope: "row", role: "rowheader", "data-policy": row.policy }, shortName(row.policy) + breaks);
     put(name, "span", { class: "option" }, row.label);
-    for (const [key, head] of Object.entries(HEADS)) {
-      const [number, basis] = row.cells[key], cell = put(line, "td", { role: "cell", "data-label": head, "data-key": key });
+    for (const [key, head] of heads) {
+      const [number, basis] = own && key === "mean" ? [objective === "cost" ? 1 / row.number : row.number] : row.cells[key], cell = put(line, "td", { role: "cell", "data-label": head, "data-key": key });
       if (number === null) { cell.textContent = NONE; continue; }
       if (key === "users") cell.textContent = timesSaid(number);
       else cell.textContent = key === "bits" ? whole.format(number) : (key.startsWith("k_") ? four : ["draft_length", "risk"].includes(key) ? two : key === "mean" && number < 999.5 ? { format: (one) => one.toPrecision(3) } : three).format(number);
@@ -531,16 +559,19 @@ function told(use, s) {
 /** The first lines: the answer to the aim, which is also that of the pictures' rings and the command. */
 function card(aim) {
   const s = aim.s, ids = ["use", "speed", "sure", "rival"];
-  if (!aim.best) return { use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
+  const title = { capacity: "Server time", cost: "Cost" }[s.objective] ?? "Speed";
+  if (!aim.best) return { title, use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
   const use = plainest(aim), [sure, how] = guarantee(use, s), own = !WITHOUT_DEVICE.includes(use.policy), other = bestOf(aim, !own);
   const rival = bestKept(aim.every.filter(({ policy }) => ![use.policy, aim.best.policy, ...UNRUN].includes(policy)), s);
   const ratio = (one) => `${numberSaid(aim, one)}, ${(value(one.test, s) / value(use.test, s)).toFixed(2)} of the answer's`;
   const against = rival ? [`${ratio(rival)}; ${needsSaid(rival)}.`] : [];
   if (other && other !== rival) against.push(`Best with${own ? "out" : ""} a device: ${withLength(other)}: ${ratio(other)}.`);
-  const given = Object.keys(start).every((key) => s[key] === start[key]);
+  const usual = s.objective === "throughput", given = Object.keys(start).every((key) => s[key] === start[key]);
   const interval = given && data.interval ? `${data.interval}; ` : "", late = say(1 / seconds(use.test, s, s.slow)), slow = late === say(meanSpeed(use.test, s)) ? "" : `${late} or more in 95% of the time; `;
-  const lines = [`${given && data.told ? `${data.told}; ` : LENGTHS.includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${interval}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how, against.join(" ")];
-  return { use: named(use), speed: speedOf(use, s), sure, rival: rival ? withLength(rival) : "none",
+  const prices = s.objective === "cost" ? `${asked.server_price} a second of the server, ${asked.time_price} of waiting; ` : "";
+  const alone = usual ? "" : `a single user gets ${speedOf(use, s)}; `;
+  const lines = [`${given && data.told ? `${data.told}; ` : LENGTHS.includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${interval}${prices}${alone}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how, against.join(" ")];
+  return { title, use: named(use), speed: usual ? speedOf(use, s) : numberSaid(aim, use), sure, rival: rival ? withLength(rival) : "none",
     ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
 }
 
@@ -567,8 +598,9 @@ function render() {
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
   const notes = plan ? [] : [unmet(s)];
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a budget of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
-  lines.width = s.token > 0 || asked.passes ? "" : "A pass with drafts is taken to last no longer than one without: set the time that each token adds.";
-  lines.lengths = LENGTHS.length ? `Server with its own draft, tokens/s: ${LENGTHS.map((one) => `K = ${one.draft_length}: ${say(meanSpeed(one.test, s))}`).join(", ")}.` : "";
+  lines.lengths = LENGTHS.length ? `Server with its own draft, ${UNITS[s.objective]}: ${LENGTHS.map((one) => `K = ${one.draft_length}: ${say(value(one.test, s))}`).join(", ")}.` : "";
+  for (const name of Object.keys(CONTROLS)) lines[`${name}-basis`] = state[name] === start[name] && data.bases[name] ? `; ${data.bases[name]}` : "";
+  lines["rate-basis"] += `; down ${say(s.down / 1e6)}, ${asked.down_bps ? "given" : "by default the median rate"}`;
   lines.full = aims[1].best ? crowd(aims[1]) : "";
   lines.note = notes.join(" ");
   lines.brief = `${lines.speed} · ${lines.sure} · ${lines.use}`;
@@ -576,7 +608,7 @@ function render() {
   byId("command").replaceChildren();
   for (const word of command(s).split(/(?<= )(?=--)/)) put(byId("command"), "span", {}, word);
   byId("snr").disabled = byId("snr-slider").disabled = s.fading === "none";
-  drawTable(rows);
+  drawTable(rows, s.objective);
   drawQuality(s, plan);
   clearTimeout(soon);
   soon = setTimeout(() => drawMap(s, aim.best && plainest(aim)), 60); // the slowest part waits until the sliders rest
@@ -592,12 +624,21 @@ function later() {
 function reset() {
   state = { ...start };
   for (const name of Object.keys(CONTROLS)) { write(name); byId(name).setAttribute("aria-invalid", false); byId(`${name}-wrong`).hidden = true; }
-  for (const name of ["fading", "kind"]) byId(name).value = state[name];
+  for (const name of CHOICES) byId(name).value = state[name];
+  axes = null;
   later();
 }
 Object.keys(CONTROLS).forEach(listen);
-for (const name of ["fading", "kind"]) byId(name).addEventListener("change", () => { state[name] = byId(name).value; later(); });
-byId("stream").addEventListener("change", later);
+for (const name of CHOICES) byId(name).addEventListener("change", () => { state[name] = byId(name).value; if (name === "objective") axes = null; later(); });
+byId("stream").addEventListener("change", () => { axes = null; later(); });
+["across", "up"].forEach((id, n) => {
+  for (const [name, text] of Object.entries(AXES)) put(byId(id), "option", { value: name }, text.split(",")[0]);
+  byId(id).addEventListener("change", () => {
+    const taken = byId(id).value;
+    axes = taken === axes[1 - n] ? [axes[1], axes[0]] : axes.with(n, taken);
+    later();
+  });
+});
 byId("whole").addEventListener("change", () => byId("rows").parentElement.classList.toggle("whole", byId("whole").checked));
 byId("reset").addEventListener("click", reset);
 addEventListener("resize", later);

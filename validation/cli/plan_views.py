@@ -26,6 +26,7 @@ DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price o
 NONE = "–"
 WIDEST_NAME = 26  # characters, so that the table fits 80 columns
 _LEAST = 1e-12  # seconds of a server for a token
+MANY = 1e6  # times as many users, which no server takes time for
 CELLS = {
     "threshold": ("threshold", ".3g"),
     "k mean": ("k_mean", ",.5g"),
@@ -102,7 +103,7 @@ def _full_server(result: Result) -> tuple[Aim, Listed]:
 
 
 def _times_said(times: float) -> str:
-    return "no limit" if times > 1e6 else f"{times:.2f}"
+    return "no limit" if times > MANY else f"{times:.2f}"
 
 
 def _most_users(result: Result) -> str:
@@ -110,17 +111,19 @@ def _most_users(result: Result) -> str:
     aim, base = _full_server(result)
 
     def named(listed: Listed, rows: Sequence[Listed]) -> str:
-        most = _times_said(listed.value / base.value)
+        times = listed.value / base.value
+        most = _times_said(times)
         equal = [one for one in rows if not one.breaks and _times_said(one.value / base.value) == most]
         rivals = [base] if base in equal else [one for one in equal if not one.option.row.ours]
         best = sorted(rivals, key=lambda one: (one.second, one.family == DEVICE))[-1:]
         best += [one for one in equal if one.option.row.ours and base not in equal]
-        alone = "" if is_together(result.asked) else f"; one user alone gets {three_digits(best[0].second)} tokens/s"
-        return f"{', or '.join(map(with_length, best))} ({most}{alone})"
+        about = [] if base in best else [most if times > MANY else f"{most} times those of {with_length(base)}"]
+        about += [] if is_together(result.asked) else [f"one user alone gets {three_digits(best[0].second)} tokens/s"]
+        names = ", or ".join(map(with_length, best))
+        return f"{names} ({'; '.join(about)})" if about else names
 
     texts = counted(aim.setting.server_batch, "text")
-    said = f"Users of a full server, {texts} a pass, over those of {with_length(base)}: within the limits most with "
-    said += named(aim.best, aim.rows)
+    said = f"A full server, {texts} a pass, carries most users within the limits with {named(aim.best, aim.rows)}"
     exact = aim.best_of(lambda one: one.option.lossless)
     if exact is not None and not aim.best.option.lossless:
         said += f"; without loss with {named(exact, [one for one in aim.listed if one.option.lossless])}"

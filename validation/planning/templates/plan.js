@@ -293,7 +293,7 @@ function unmet(s) {
 }
 
 function guarantee(option, s) {
-  if (option.lossless && [COLOCATED, OWN_TREE].includes(option.policy)) return ["Lossless", "If the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it; vLLM 0.32 with sampled drafts on CPUs fails."];
+  if (option.lossless && [COLOCATED, OWN_TREE].includes(option.policy)) return ["Lossless", "If the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it; vLLM 0.32 on CPUs fails with sampled drafts, until mended."];
   if (option.lossless) return ["Lossless", "Every text has exactly the target model's law: proved."];
   if (needs(option, s.kind) >= 1 || s.limit >= 1) return ["No limit", `The limit allows any text; its loss is ${two.format(option.loss[s.kind])}, ${measured}.`];
   if (option.policy === CERTIFIED) return [`TV ≤ ${say(needs(option, s.kind))}`, `The law of ${s.kind === "text" ? "a text as long as these" : "each token, given those before it,"} is within this of the target model's: proved.`];
@@ -536,7 +536,7 @@ function drawTable(rows, objective) {
       if (key === "users") cell.textContent = timesSaid(number);
       else cell.textContent = key === "bits" ? whole.format(number) : (key.startsWith("k_") ? four : ["draft_length", "risk"].includes(key) ? two : key === "mean" && number < 999.5 ? { format: (one) => one.toPrecision(3) } : three).format(number);
       cell.dataset.value = number;
-      if (key === "risk" && basis !== "p") cell.textContent += ` (${basis})`;
+      if (key === "risk" && basis !== "p" && cell.textContent !== "1") cell.textContent += ` (${basis})`;
     }
   }
 }
@@ -582,10 +582,11 @@ function crowd({ s, base, best, rows, every }) {
   const most = (first, listed) => {
     const equal = listed.filter((one) => !broken(one, s).length && times(one) === times(first)), rivals = equal.filter((one) => !own(one));
     const named = equal.includes(base) ? [base] : [...rivals.sort((a, b) => worth(b) - worth(a)).slice(0, 1), ...equal.filter(own)];
-    return `${named.map(withLength).join(", or ")} (${times(first)}; one user alone gets ${speedOf(named[0], s)})`;
+    const more = timesSaid(Infinity) === times(first) ? times(first) : `${times(first)} times those of ${withLength(base)}`;
+    return `${named.map(withLength).join(", or ")} (${named.includes(base) ? "" : `${more}; `}one user alone gets ${speedOf(named[0], s)})`;
   };
   const lossless = every.filter((one) => one.lossless), exact = best.lossless ? null : bestKept(lossless.filter(({ policy }) => !UNRUN.includes(policy)), s);
-  return `Users of a full server, ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass, over those of ${withLength(base)}: within the limits most with ${most(best, rows)}${exact ? `; without loss with ${most(exact, lossless)}` : ""}.`;
+  return `A full server, ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass, carries most users within the limits with ${most(best, rows)}${exact ? `; without loss with ${most(exact, lossless)}` : ""}.`;
 }
 
 function render() {

@@ -212,25 +212,6 @@ def test_limits_that_cannot_be_met_name_the_nearest():
         policy.StageCosts(0.01, 0.03, math.inf)
 
 
-def test_a_device_that_knows_the_rule_alone_makes_the_decisions_of_the_plan():
-    rng = np.random.default_rng(6)
-    hulls = policy.codec_hulls(rows(rng, 40, 400))
-    rejection = rng.beta(0.5, 2.0, hulls.positions)
-    costs = policy.StageCosts(0.006, 0.03, 1e-5, round_trip_s=0.01)
-    options = {"rejection": rejection, "risk_limit": 0.03, "draft_lengths": range(1, 7), "mixing": False}
-    found = policy.plan_user(hulls, costs, [0.9] * 6, **options)
-    assert found.skip.any()
-    assert not found.skip.all()
-    rule = found.rule
-    for n in range(hulls.positions):
-        own = slice(int(hulls.start[n]), int(hulls.start[n + 1]))
-        for place, corners in enumerate((found.first, *found.later), 1):
-            cost = rule.bit_price * hulls.bits[own] + rule.risk_price(place) * hulls.risk[own]
-            assert cost[corners[n] - own.start] <= cost.min() * (1.0 + 1e-9)
-        level = rule.skip_slope * rejection[n] - rule.bit_price * hulls.bits[found.first[n]] - rule.skip_level
-        assert abs(level) < 1e-9 or found.skip[n] == (rule.skips and level <= 0)
-
-
 @pytest.mark.parametrize("length", [0, 1, 3])
 @pytest.mark.parametrize("skipping", [False, True])
 def test_the_value_at_prices_is_the_largest_of_all_decisions(length, skipping):

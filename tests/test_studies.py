@@ -42,7 +42,7 @@ def test_every_commit_that_a_result_names_is_in_the_history():
 @pytest.mark.parametrize("name", sorted(path.name for path in SHELF.iterdir() if path.is_dir() and path.name[0] != "_"))
 def test_a_readme_names_the_commands_of_its_study_or_says_that_it_is_archived(name):
     text = (SHELF / name / "README.md").read_text(encoding="utf-8")
-    assert ("This study is archived" in text) == (name not in kit.MAIN) == (not list((SHELF / name).rglob("*.py")))
+    assert ("Archived script" in text) == (name not in kit.MAIN) == (not list((SHELF / name).rglob("*.py")))
     commands = COMMAND.findall(text) if name in kit.MAIN else []
     assert bool(commands) == (name in kit.MAIN)
     for command in commands:

@@ -265,17 +265,6 @@ def memory_for(service: Service, length: int, prompt: int, answer: int, size: fl
     return float(peak_memory(service.draft, 0, 0, 0)) + float(cache.bytes(prompt, answer, size))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_no_single_move_improves_the_plan_and_few_tasks_are_planned_best(seed):
-    rng = np.random.default_rng(seed)
-    tasks = [Task(int(i), int(o)) for i, o in zip(rng.integers(1, 513, 6), rng.integers(1, 65, 6), strict=True)]
-    found = plan(tasks, PAPER, "improved", draft_lengths=[2], **EACH)
-    best = min(plan_latency(tasks, PAPER, batches, 2, "johnson", **EACH) for batches in partitions(list(range(6))))
-    assert best * (1 - 1e-12) <= found.latency <= 1.01 * best
-    again = plan_latency(tasks, PAPER, found.batches, 2, found.order, waves=found.waves, **EACH)
-    assert found.latency == pytest.approx(again, rel=1e-12)
-
-
 def drawn(seed: int, equal: bool) -> tuple[list[Task], Service, int]:
     rng = np.random.default_rng([11, seed])
     small, large = (

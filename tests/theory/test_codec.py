@@ -316,45 +316,6 @@ def test_a_message_that_takes_long_or_much_memory_is_refused_by_both_sides():
             codec.encode(wire.LatticeMessage(vocabulary, drafts))
 
 
-def lattice(support, counts, token):
-    return LatticeDraft(np.array(support, dtype=int), np.array(counts, dtype=int), token)
-
-
-def cut(support, levels, token, probability, bits=1):
-    return MixedDraft("top-k", np.array(support), np.array(levels), None, bits, token, probability)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        *(
-            (lambda tokens=tokens: lattice(tokens, [1] * len(tokens), 1), "support must ascend from 0 on")
-            for tokens in ([], [1, 1], [-1, 1], [0, 2, 1])
-        ),
-        (lambda: lattice([0, 1], [1], 0), "counts must have an entry for each token"),
-        (lambda: lattice([0, 1], [2, -1], 0), "counts must be 0 or more, with a sum"),
-        (lambda: lattice([0, 1], [0, 0], 0), "counts must be 0 or more, with a sum"),
-        (lambda: lattice([0, 1], [1, 0], 1), "token must be one of the support"),
-        (lambda: LatticeDraft(np.array([0.5, 1]), np.array([1, 0]), 0), "support must be a row of whole numbers"),
-        (lambda: wire.LatticeMessage(2, ()), "drafts must be 1 to 4096"),
-        (lambda: wire.LatticeMessage(1, (lattice([0], [1], 0),)), r"vocabulary must be in 2\.\.262144"),
-        (lambda: wire.LatticeMessage(2, (lattice([0, 2], [1, 1], 0),)), "support must lie within the vocabulary"),
-        (lambda: wire.TruncatedMessage(2, (cut([0], [1], 0, None),)), "drafts must have a probability"),
-        (lambda: wire.TruncatedMessage(2, (cut([0], [1], 0, 1, 8), cut([0], [1], 0, 1))), "of as many bits"),
-        (lambda: wire.TruncatedMessage(2, (MixedDraft("lattice", [0], [1], None, 0, 0, 1),)), "must be top-k"),
-        (lambda: wire.TruncatedMessage(2, (cut([0, 1], [0, 1], 0, 0.5),)), "must come to at most 1"),
-        (lambda: wire.TruncatedMessage(2, (cut([0], [1], 2, 1),)), "support and token must lie"),
-        (lambda: codec.truncated_message([0.5, 0.5], top_k=3, token=0, bits=8), "top_k must be a whole number in 0..V"),
-        (lambda: codec.truncated_message([0.5, 0.5], top_k=[1, 1], token=0, bits=8), "top_k must be one number, or"),
-        (lambda: codec.truncated_message([0.5, 0.5], top_k=1, token=[0, 0], bits=8), "token must be one number per"),
-        (lambda: codec.truncated_message([0.5, 0.5], top_k=1, token=0, bits=0), r"bits must be in 1\.\.24"),
-    ],
-)
-def test_refusals_name_value_and_remedy(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 def test_a_number_that_fills_its_bytes_is_read():
     """256 sizes and 256 tokens: 2 bytes hold exactly as many numbers."""
     message = LatticeMessage(256, (LatticeDraft([255], [1], 255),))

@@ -1,4 +1,4 @@
-"""The draft length, against brute force and high precision; the trackers, against simulation."""
+"""The draft length, against high precision; the trackers, against simulation."""
 
 import math
 
@@ -35,26 +35,6 @@ def random_links(count: int, seed: int) -> tuple[np.ndarray, ...]:
     gamma = np.where(near, 1.0 - 10.0 ** rng.uniform(-9, 0, count), 10.0 ** rng.uniform(-6, 0, count))
     marginal = 10.0 ** rng.uniform(-5, 1, count)
     return np.clip(gamma, 1e-6, 1.0 - 1e-9), marginal * 10.0 ** rng.uniform(-4, 8, count), marginal
-
-
-def brute_force(gamma: np.ndarray, fixed: np.ndarray, marginal: np.ndarray, max_draft_length: int) -> np.ndarray:
-    k = np.arange(1, max_draft_length + 1)
-    logarithm = np.log(gamma)[:, None]
-    tokens = np.expm1((k + 1) * logarithm) / np.expm1(logarithm)
-    return (tokens / (fixed[:, None] + k * marginal[:, None])).max(axis=1)
-
-
-def test_brute_force_finds_nothing_better():
-    gamma, fixed, marginal = random_links(8_000, seed=1)
-    real = theory.stationary_draft_length(gamma, fixed, marginal)
-    rates = module.etgr(gamma, module.optimal_draft_length(gamma, fixed, marginal, 2**60), fixed, marginal)
-    for max_draft_length in (16, 256, 4096):
-        some = np.flatnonzero(
-            (real <= max_draft_length) & (real > (max_draft_length // 16 if max_draft_length > 16 else -2))
-        )
-        for part in np.array_split(some, max(1, some.size * max_draft_length // 2_000_000)):
-            competitor = brute_force(gamma[part], fixed[part], marginal[part], max_draft_length + 2)
-            assert (rates[part] >= competitor * (1 - 1e-12)).all()
 
 
 def test_high_precision_finds_nothing_better():

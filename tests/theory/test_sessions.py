@@ -279,26 +279,6 @@ def test_a_policy_that_drafts_by_a_seed_needs_one():
                 side(SEEDED, session=NAME, seed=wrong)
 
 
-@given(st.sampled_from(POLICIES), st.integers(0, 3), st.data())
-def test_an_answer_comes_back_from_its_bytes(policy, drafts, data):
-    accepted = data.draw(st.integers(0, drafts))
-    token, target, cut = data.draw(st.integers(0, V - 1)), None, b""
-    if accepted < drafts and isinstance(policy.messages, wire.DraftProbabilities):
-        token, target = None, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))).dirichlet([0.2] * V)
-        if isinstance(policy.messages, wire.CertifiedAnswers):
-            cut = cut_answer(target, data.draw(st.integers(0, V - 1)), 0.05)
-            target = received_answer(cut, V)
-    elif accepted == drafts > 0 and not policy.bonus:
-        token = None
-    sent = answer_bytes(policy, wire.ServerAnswer(accepted, token, target, cut), drafts)
-    found = answer_of(policy, sent, drafts)
-    assert (found.accepted, found.token) == (accepted, token)
-    assert len(sent) <= answer_length(policy, drafts)
-    if target is not None:
-        np.testing.assert_allclose(found.target, target, rtol=2.0**-24, atol=1e-45)
-        assert len(sent) == 1 + (len(cut) or 4 * V)
-
-
 @given(st.sampled_from(POLICIES), st.integers(0, 3), st.binary(max_size=40))
 def test_any_bytes_are_an_answer_with_these_bytes_or_refused(policy, drafts, data):
     try:

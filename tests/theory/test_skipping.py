@@ -263,23 +263,6 @@ def test_the_threshold_of_ragged_prompts_is_that_of_the_padded_table(prompts, pa
         assert dataclasses.astuple(found) == pytest.approx(dataclasses.astuple(table))
 
 
-@pytest.mark.parametrize(
-    ("prompts", "message"),
-    [
-        ([[(0.5, 0.0)]] * 100, "losses_by_prompt needs 101 prompts for a limit of 0.00987; got 100; add prompts"),
-        ([], "losses_by_prompt needs 101 prompts for a limit of 0.00987; got 0; add prompts"),
-        (
-            [[(0.5, 0.0)], [0.5, 0.0]],
-            r"losses_by_prompt\[1\] must be rows \(u, β\), one for each token; got shape \(2,\)",
-        ),
-        ([[(0.5, 1.5)]], r"losses_by_prompt\[0\] must be in \[0, 1\]; got 1.5"),
-    ],
-)
-def test_prompts_that_cannot_be_calibrated_are_refused_with_a_remedy(prompts, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        skipping.calibrate(prompts, 9.87e-3)
-
-
 def test_the_calibration_by_hand():
     losses, grid = [[0.0, 0.25, 0.5], [0.0, 0.5, 0.75], [0.0, 0.0, 1.0]], [0.1, 0.2, 0.3]
     found = theory.calibrate_threshold(losses, grid, risk=0.4375, bound=1.0)

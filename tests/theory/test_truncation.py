@@ -59,17 +59,6 @@ def test_small_tails_keep_their_digits(data):
         assert float(error) <= 4 * len(row) * 2.0**-53 * tail + len(row) * 5e-324
 
 
-@given(st.data())
-def test_the_deviation_never_rises(data):
-    """Except by the rounding of a tail's sum, so that a binary search is right."""
-    draft = data.draw(rows(data.draw(shapes()), data.draw(vocabularies())))
-    deviation = truncation.tail_deviation(draft)
-    assert deviation.shape == (*draft.shape[:-1], draft.shape[-1] + 1)
-    assert (deviation >= 0).all()
-    assert (np.diff(deviation, axis=-1) <= 1e-13 * np.maximum(deviation[..., :-1], 1e-3)).all()
-    assert (deviation[..., -2:] == 0).all()
-
-
 @sized_functions
 def test_against_the_definition(name):
     @given(with_size(grid_pairs()))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hlmtheory import truncation, verification
 from hlmtheory._array import NUMPY
 from hlmtheory._simplex import exact_sums
-from hlmtheory.truncation._search.pairs import SHORT, SortedPair
 from hlmtheory.truncation._search.tails import Tails
 
 from . import oracles
@@ -140,35 +139,6 @@ def test_a_residual_that_cannot_be_normalised_is_left_to_the_bound():
     apart = float(verification.total_variation(target, draft))
     assert int(theory.exact_size(target, draft, 0.3)) == int(np.argmax(deviation <= 0.3 * apart))
     assert int(theory.exact_size([1.0, 0.0], [1.0, 5e-324], 0.5)) == 0
-
-
-@pytest.mark.parametrize("starved", [False, True])
-@pytest.mark.parametrize("size", [3, 40, 120])
-def test_no_size_that_meets_the_tolerance_is_ruled_out(size, starved):
-    """From every k, at every tolerance that it misses, against all distortions."""
-    rng = np.random.default_rng(size)
-    for scale in (0.3, 1.0, 3.0):
-        logits = rng.normal(scale=scale, size=size)
-        q, p = verification.softmax(logits), verification.softmax(logits + rng.normal(size=size))
-        if scale == 0.3:  # ties
-            q = np.floor(q * size * 4) + 1.0
-            q /= q.sum()
-        if starved:  # the first sent entries do not help the target
-            p[np.argsort(-q)[: size // 2]] = 0.0
-            p /= p.sum()
-        pair, ruled_out = SortedPair.of(p, q), 0
-        every, masses = np.array([pair.distortion(k) for k in range(size)]).T
-        for k in range(size):
-            risen = np.maximum(pair.q[k : size - 1] - pair.mean(k), 0.0).cumsum()  # TV(q̂_k, q̂_n) for n = k + 1, ...
-            for theta in np.unique(np.append(0.0, every[every < every[k]])):
-                count = pair._ruled_out(theta, k, size, every[k], masses[k])
-                assert (every[k + 1 : k + 1 + count] > theta).all()
-                assert count == np.count_nonzero(risen < (every[k] - theta - SHORT) * masses[k] - 2.0**-48)
-                ruled_out += count
-            count = pair._ruled_out(0.0, k, size, every[k], masses[k])
-            for enough in range(k + 1, k + 2 + count):  # all sizes before the one that is known to meet it
-                assert pair._ruled_out(0.0, k, enough, every[k], masses[k]) == enough - k - 1
-        assert ruled_out > 0 or size < 9
 
 
 @pytest.mark.parametrize("size", [6000, 32_000])

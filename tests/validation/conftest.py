@@ -59,6 +59,7 @@ def make_model(family: str = "llama", *, hidden: int = 16, vocabulary: int = 300
         num_layers=2,
         num_heads=2,
         attention_types=[[["global", "local"], 1]],
+        window_size=6,
         max_position_embeddings=context,
         **ids,
     )

@@ -1,5 +1,6 @@
 """Stop a command in the middle and run it again, and damage a file: what must hold then for any command or reader."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,17 @@ from validation.trace.reader import LISTS, LOGITS, open_trace
 
 Make = Callable[..., Any]
 """Writes a trace into a folder, and takes ``progress``."""
+PATIENCE_S = 300.0
+"""After which a test gives up, on the busiest machine."""
+
+
+def until(done: Callable[[], Any]) -> Any:
+    """Wait for what another thread or process has to do, and return it."""
+    end = time.monotonic() + PATIENCE_S
+    while not (found := done()):
+        assert time.monotonic() < end, f"not done within {PATIENCE_S:.0f} s"
+        time.sleep(0.01)
+    return found
 
 
 def stopped(

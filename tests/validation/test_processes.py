@@ -5,26 +5,20 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import hlmtheory
+from tests.validation.claims.test_unfinished import found, same, stopped
+from tests.validation.stopping import PATIENCE_S, until
 from tests.validation.stored_traces import stored
 from validation.claims import check, order
-from validation.claims.check import Results, check_trace
 from validation.cli import figures
 from validation.plots import FIGURES
-from validation.processes import POLL_S, Processes
+from validation.processes import Processes
 from validation.trace.reader import Trace
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 300.0  # after which a test gives up, on the busiest machine
-CLAIMS = ("verification.tokens", "truncation.softplus", "codec.round_trip", "draft_length.regret", "skipping.sequence")
 ONCE = "test -e {0} || {{ touch {0}; kill -9 $PPID; }}; echo done"
 
 
@@ -47,15 +41,6 @@ def ended(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
-
-
-def until(fact: Callable[[], bool]) -> None:
-    wait = threading.Event()
-    for _ in range(int(PATIENCE_S / POLL_S)):
-        if fact():
-            return
-        wait.wait(POLL_S)
-    raise AssertionError("waited in vain")
 
 
 def test_the_first_call_that_fails_is_told(two):
@@ -105,24 +90,11 @@ def test_processes_end_with_a_parent_that_is_killed():
     until(lambda: ended(int(done.stdout)))
 
 
-def checked(trace: Trace, **more: Any) -> dict[str, Any]:
-    results: Results = check_trace(trace, claims={name: hlmtheory.all_claims()[name] for name in CLAIMS}, **more)
-    return asdict(results) | {"seconds": 0}
-
-
 def test_the_check_finds_the_same_in_processes(trace, two, tmp_path):
-    whole = checked(trace)
-    assert checked(trace, parts=order.in_processes(two)) == whole
-    seen = [0]
-
-    def press(done, total, text):
-        seen[0] += 1
-        if seen[0] == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        checked(trace, parts=order.in_processes(two), kept=tmp_path / "kept", progress=press)
-    assert checked(trace, kept=tmp_path / "kept") == whole  # goes on without processes
+    whole = found(trace)
+    assert same(found(trace, parts=order.in_processes(two)), whole)
+    stopped(trace, tmp_path / "kept", 4, parts=order.in_processes(two))
+    assert same(found(trace, kept=tmp_path / "kept"), whole)  # goes on without processes
 
 
 def drawn(trace: Trace, folder: Path, processes: Processes) -> tuple[dict[str, bytes], list[int]]:

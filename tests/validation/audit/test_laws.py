@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, LogitsProcessorList
+from transformers import LlamaForCausalLM, LogitsProcessorList
 from transformers.generation import logits_process as theirs
 
+from tests.validation.conftest import make_model
 from validation.audit import ModelLaw, Processors, TableLaw
 from validation.audit.driver import padded
 from validation.audit.laws import extended_rows
@@ -109,18 +110,7 @@ def test_rows_with_zeros_and_temperatures_near_0_are_distributions(rounding, tem
 
 def tiny() -> LlamaForCausalLM:
     torch.manual_seed(1)
-    config = LlamaConfig(
-        vocab_size=11,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        bos_token_id=0,
-        eos_token_id=3,
-        initializer_range=1.0,
-    )
-    return LlamaForCausalLM(config).eval()
+    return make_model(vocabulary=11).eval()
 
 
 @pytest.mark.parametrize("depth", [1, 3])
@@ -128,7 +118,7 @@ def test_a_model_gives_the_rows_of_a_plain_forward_pass(depth):
     model, prompts, made = tiny(), [[1, 2, 5], [4]], Processors(temperature=0.8, top_k=6)
     law = ModelLaw(model, prompts, made)
     tokens = np.random.default_rng(3).integers(11, size=(9, depth))
-    assert (law.vocabulary, law.end_tokens) == (11, (3,))
+    assert (law.vocabulary, law.end_tokens) == (11, (0,))
     for place, prompt in enumerate(prompts):
         for row, text in zip(law.next_rows(place, tokens), tokens.tolist(), strict=True):
             ids = torch.tensor([[*prompt, *text]])
@@ -144,7 +134,7 @@ def test_a_repetition_penalty_counts_the_prompt_and_the_new_tokens():
     found = law.next_rows(0, np.array([[7, 8]]))[0, 1]
     with torch.inference_mode():
         logits = model(input_ids=torch.tensor([[1, 2, 7]])).logits[0, -1:].double().numpy()
-    banned = np.arange(11)[None] == 3
+    banned = np.arange(11)[None] == 0
     np.testing.assert_allclose(found, made.uncertain_rows(logits, [[1, 2, 7]], 1, banned)[0][0], atol=1e-6)
     left_out = law.rows_without(0, np.array([[7, 8]]), ("penalty_dropped", "min_tokens_dropped"))
     for name, other in (

@@ -6,8 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,13 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import hlmtheory
-from tests.validation.claims.test_unfinished import CLAIMS, same
+from tests.validation.claims import test_unfinished
+from tests.validation.claims.test_unfinished import same
 from tests.validation.command_line import run
+from tests.validation.stopping import PATIENCE_S, until
 from tests.validation.stored_traces import stored
 from validation import provenance, workers
 from validation.claims import check, progress
-from validation.claims.check import Results, check_trace
+from validation.claims.check import Results
 from validation.claims.cluster import on_scheduler
 from validation.errors import UserError
 from validation.trace.reader import Trace, open_trace
@@ -35,7 +35,6 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[3]
-LIMIT_S = 300.0  # for anything that another process has to do; the machine may be busy
 PRELOAD = """
 import os, time
 from pathlib import Path
@@ -55,14 +54,6 @@ def ordered(*given):
 ordered.real = real  # dask runs this file twice
 check._check_block = ordered
 """
-
-
-def until(done: Callable[[], Any]) -> Any:
-    end = time.monotonic() + LIMIT_S
-    while not (found := done()):
-        assert time.monotonic() < end, f"not done within {LIMIT_S:.0f} s"
-        time.sleep(0.1)
-    return found
 
 
 @contextmanager
@@ -111,7 +102,7 @@ def killing(folder: Path) -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="module")
 def patient():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workers, "WAIT_S", LIMIT_S)
+        patch.setattr(workers, "WAIT_S", PATIENCE_S)
         yield
 
 
@@ -140,8 +131,7 @@ def trace(tmp_path, monkeypatch):
 
 
 def found(trace: Trace, scheduler: str | None = None, **more: Any) -> Results:
-    claims = {name: hlmtheory.all_claims()[name] for name in CLAIMS}
-    return check_trace(trace, claims=claims, parts=scheduler and on_scheduler(scheduler), **more)
+    return test_unfinished.found(trace, parts=scheduler and on_scheduler(scheduler), **more)
 
 
 def test_workers_find_what_one_process_finds(trace, address):

@@ -14,6 +14,7 @@ from transformers.utils import logging
 
 from hlmtheory import verification
 from hlmtheory.verification.rule import greedy_output_distribution
+from tests.validation.conftest import make_model
 from tests.validation.tiny_texts import (
     PROMPTS,
     SAMPLED,
@@ -119,23 +120,16 @@ def test_the_true_skip_rate_is_what_the_target_model_would_have_accepted(method)
 
 def tiny(family: str) -> Any:
     logging.set_verbosity_error()
+    if family in ("llama", "gpt2", "gpt_neo"):
+        return make_model(family, vocabulary=50)
     size = {"vocab_size": 50, "initializer_range": 0.3, "bos_token_id": 0, "eos_token_id": 0}
     flat = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    if family == "gpt_neo":
-        kinds = [[["global", "local"], 1]]
-        neo = {"hidden_size": 16, "num_layers": 2, "num_heads": 2, "attention_types": kinds, "window_size": 6}
-        return transformers.GPTNeoForCausalLM(transformers.GPTNeoConfig(**size, **neo, max_position_embeddings=64))
-    if family == "gpt2":
-        config = transformers.GPT2Config(**size, n_embd=16, n_layer=2, n_head=2, n_positions=64)
-        return transformers.GPT2LMHeadModel(config)
     if family == "mistral":
         return transformers.MistralForCausalLM(
             transformers.MistralConfig(**size, **flat, num_key_value_heads=1, sliding_window=6)
         )
-    if family == "qwen2":  # full and sliding layers
-        mixed = {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1, "num_key_value_heads": 1}
-        return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**size, **flat, **mixed))
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**size, **flat))
+    mixed = {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1, "num_key_value_heads": 1}
+    return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**size, **flat, **mixed))  # full and sliding layers
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo", "mistral", "qwen2"])

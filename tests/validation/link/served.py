@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,13 +37,6 @@ def small_pair(positions: int) -> Pair:
 def ended(thread: threading.Thread) -> None:
     thread.join(LONGEST_S)
     assert not thread.is_alive(), f"{thread.name} did not end in {LONGEST_S} s"
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + LONGEST_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not so after {LONGEST_S} s"
-        time.sleep(0.005)
 
 
 def looped(

@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from hlmtheory.wire import DevicePolicy, SeededTokens, threshold_rule
 from tests.validation.command_line import run
-from tests.validation.link.served import LONGEST_S, Running, serving, until
+from tests.validation.link.served import LONGEST_S, Running, serving
+from tests.validation.stopping import until
 from validation.collection.collect import encode_prompts
 from validation.collection.fingerprint import marks_of_model
 from validation.collection.prompts import builtin_prompts

@@ -12,7 +12,8 @@ import pytest
 
 from tests.fuzz import link_kills, link_soak
 from tests.validation.decoding.test_versions import VersionTable
-from tests.validation.link.served import LONGEST_S, POSITIONS, Relayed, Running, device_of, ended, looped, until, write
+from tests.validation.link.served import LONGEST_S, POSITIONS, Relayed, Running, device_of, ended, looped, write
+from tests.validation.stopping import until
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, PromptLookup

@@ -13,7 +13,8 @@ import openai
 import pytest
 import uvicorn
 
-from tests.validation.link.served import LONGEST_S, Running, device_of, ended, until
+from tests.validation.link.served import LONGEST_S, Running, device_of, ended
+from tests.validation.stopping import until
 from validation.collection.collect import prompt_ids
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode

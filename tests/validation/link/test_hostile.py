@@ -18,7 +18,8 @@ from websockets.sync.client import connect
 from websockets.sync.server import serve
 
 from tests.validation.link.hostile import CONTEXT, V, mutated, opening
-from tests.validation.link.served import LONGEST_S, POSITIONS, Running, device_of, ended, until, write
+from tests.validation.link.served import LONGEST_S, POSITIONS, Running, device_of, ended, write
+from tests.validation.stopping import until
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import BlockVerification, Dssd, FixedLength
 from validation.decoding.methods.quantized import KSqs

@@ -15,7 +15,8 @@ from websockets.sync.client import connect
 
 from tests.validation.command_line import run
 from tests.validation.link.hostile import cases, mutated, tried
-from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, ended, serving, until, write
+from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, ended, serving, write
+from tests.validation.stopping import until
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.errors import UserError
 from validation.link.addresses import read_address, read_key, read_keys

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.validation.audit.test_engines import Server
-from tests.validation.link.served import POSITIONS, Relayed, device_of, small_pair, until
+from tests.validation.link.served import POSITIONS, Relayed, device_of, small_pair
+from tests.validation.stopping import until
 from validation.audit.samplers import method_named
 from validation.decoding.methods.base import tokens_message
 from validation.decoding.methods.multi_draft import GreedyDrafts

@@ -14,7 +14,7 @@ q̂          truncated q: k largest entries, rest uniform    1         (..., V)
 k          ``k``, top-k: entries of q that are sent        tokens    (...)
 Δ_k        tail deviation TV(q, q̂)                         1         (..., V + 1)
 r          residual (p − q)⁺, normalised                   1         (..., V)
-r̂          distorted residual (p - q̂)⁺ normalised          1         (..., V)
+r̂          distorted residual (p − q̂)⁺, normalised         1         (..., V)
 ========== =============================================== ========= ===========
 
 The draft token's own probability is always sent (cu-hlm IV-B), so acceptance is exact and only the residual is

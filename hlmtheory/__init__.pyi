@@ -1,4 +1,4 @@
-# Written by `python -m validation.stub` from MODULES and SHORTCUTS of __init__.py; not by hand.
+# Written by `python -m tests.test_stub` from MODULES and SHORTCUTS of __init__.py; not by hand.
 from hlmtheory import batching as batching
 from hlmtheory import channel as channel
 from hlmtheory import codec as codec

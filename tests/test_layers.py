@@ -41,7 +41,6 @@ LAYERS = (
     "reproduce",
     "cli",
     "benchmarks",
-    "stub",
     "__main__",
 )
 """``hlmtheory``, then the folders of ``validation/``: a file imports from its own and from those before it."""

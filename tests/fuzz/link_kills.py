@@ -13,12 +13,12 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from tests.validation.stopping import PATIENCE_S, until
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.shared_seed import SharedSeed
@@ -26,21 +26,12 @@ from validation.models.pair import load_pair
 
 ROOT = Path(__file__).resolve().parents[2]
 NEW_TOKENS, TEXTS = 64, 3
-LONGEST_S = 300.0
-"""What is waited for takes less, also on a busy machine."""
 
 
 def start(*words: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "validation", *words]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-
-
-def until(condition: Callable[[], object], seconds: float = LONGEST_S) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not so after {seconds:g} s"
-        time.sleep(0.02)
 
 
 def rounds(port: int) -> float:
@@ -65,23 +56,23 @@ def main(kills: int) -> None:
             device += ("--new-tokens", str(NEW_TOKENS), "--out", str(out), "--json")
             server, client = start(*serve), start(*device)
             try:
-                deadline = time.monotonic() + LONGEST_S
+                deadline = time.monotonic() + PATIENCE_S
                 while client.poll() is None:
-                    assert time.monotonic() < deadline, f"no kill, and no end, for {LONGEST_S:g} s"
+                    assert time.monotonic() < deadline, f"no kill, and no end, for {PATIENCE_S:g} s"
                     if done < kills and rounds(port) > rng.integers(1, 6):
                         if done % 2:
                             client.kill()
-                            client.communicate(timeout=LONGEST_S)
+                            client.communicate(timeout=PATIENCE_S)
                             client = start(*device)
                         else:
                             server.kill()
-                            server.communicate(timeout=LONGEST_S)
+                            server.communicate(timeout=PATIENCE_S)
                             server, began = start(*serve), time.monotonic()
                             until(lambda: rounds(port) or client.poll() is not None)  # noqa: B023
                             back.append(time.monotonic() - began)
-                        done, deadline = done + 1, time.monotonic() + LONGEST_S
+                        done, deadline = done + 1, time.monotonic() + PATIENCE_S
                     time.sleep(0.1)
-                said, _ = client.communicate(timeout=LONGEST_S)
+                said, _ = client.communicate(timeout=PATIENCE_S)
                 assert client.returncode == 0
                 assert [one["tokens"] for one in json.loads(said)["texts"]] == expected
                 stored = [json.loads(line)["tokens"] for line in out.read_text(encoding="utf-8").splitlines()]
@@ -89,7 +80,7 @@ def main(kills: int) -> None:
             finally:
                 for process in (client, server):
                     process.kill()
-                    process.wait(LONGEST_S)
+                    process.wait(PATIENCE_S)
                     process.stdout.close()
     print(f"{done} kills, {len(back)} of the server: every text as before; goes on after {max(back):.1f} s at most")
 

@@ -11,7 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.fuzz.link_kills import LONGEST_S, rounds, start, until
+from tests.fuzz.link_kills import rounds, start
+from tests.validation.stopping import PATIENCE_S, until
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.shared_seed import SharedSeed
@@ -42,7 +43,7 @@ def main(seconds: float) -> None:
             for i, client in enumerate(clients):
                 if client.poll() is None:
                     continue
-                said, _ = client.communicate(timeout=LONGEST_S)
+                said, _ = client.communicate(timeout=PATIENCE_S)
                 assert client.returncode == 0
                 assert [one["tokens"] for one in json.loads(said)["texts"]] == expected
                 texts += TEXTS
@@ -52,7 +53,7 @@ def main(seconds: float) -> None:
     finally:
         for process in (*clients, server):
             process.kill()
-            process.wait(LONGEST_S)
+            process.wait(PATIENCE_S)
             process.stdout.close()
     fifths = [max(size for spent, size in sizes if i <= 5 * spent / seconds < i + 1) for i in range(5)]
     print(f"{seconds:.0f} s, {texts} texts, {verified:.0f} rounds; MB at most, by fifths of the time: {fifths}")

@@ -61,8 +61,9 @@ def near_grid(draw, size: int, bits: int) -> np.ndarray:
 
 def stored(library: str, values: np.ndarray, dtype: str, order: str):
     xp = namespace(library)
-    wide = xp.asarray(values.copy())
-    batch = wide if dtype == "float64" else (wide.astype(dtype) if library == "numpy" else wide.to(getattr(xp, dtype)))
+    # torch rounds float64 to float16 by way of float32, so numpy rounds for both
+    batch = xp.asarray(values.copy() if dtype == "bfloat16" else values.astype(dtype))
+    batch = batch.to(xp.bfloat16) if dtype == "bfloat16" else batch
     if order == "F":
         return np.asfortranarray(batch) if library == "numpy" else batch.T.contiguous().T
     if order == "strided":

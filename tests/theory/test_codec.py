@@ -130,16 +130,6 @@ def test_the_enumerated_batch_is_within_a_bit_of_the_formula(message):
     assert len(body) == head + math.ceil(bits / 8)
 
 
-@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 2**32 - 1))
-def test_places_and_sets(vocabulary, size, seed):
-    size = min(size, vocabulary)
-    place = int(np.random.default_rng(seed).random() * math.comb(vocabulary, size)) % math.comb(vocabulary, size)
-    members = unrank(place, size, vocabulary)
-    assert rank(members) == place
-    assert sorted(set(members.tolist())) == members.tolist()
-    assert all(0 <= member < vocabulary for member in members.tolist())
-
-
 @pytest.mark.parametrize(("vocabulary", "size"), [(2**18, 1), (2**18, 3), (150_000, 40), (5000, 1200), (900, 899)])
 def test_places_of_sparse_and_of_dense_sets(vocabulary, size):
     members = np.sort(np.random.default_rng(5).choice(vocabulary, size, replace=False))

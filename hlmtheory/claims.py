@@ -44,16 +44,17 @@ class Relation(Enum):
 
 
 class Origin(Enum):
-    """Who states it. MISPRINT: printed, with an evident repair; IMPLIED: a reading that suggests itself."""
+    """Who states it. MISPRINT: printed, with an evident repair; IMPLIED: a reading; KNOWN: published, applied here."""
 
     PRINTED = "printed"
     MISPRINT = "misprint"
     IMPLIED = "implied"
     CORRECTED = "corrected"
+    KNOWN = "known"
     NEW = "new"
 
 
-PRINTED, MISPRINT, IMPLIED, CORRECTED, NEW = Origin
+PRINTED, MISPRINT, IMPLIED, CORRECTED, KNOWN, NEW = Origin
 
 FALSE = {Origin.PRINTED: "refuted", Origin.MISPRINT: "misprint", Origin.IMPLIED: "false reading"}
 """The name of a false statement, by its origin. No other origin has false statements."""
@@ -323,7 +324,7 @@ def theorem(
             source=source,
             origin=origin,
             statement=statement.replace("\n", " ").removesuffix("."),
-            proof=Proof(file.as_posix(), code.co_firstlineno, proof.replace("\n", " ")),
+            proof=Proof(file.as_posix(), code.co_firstlineno, " ".join(proof.split())),
             sides=function if _parameters(function) else _applied(function()),
             attained=None if tight is None else Attained(tight, ratio),
             assumptions=assuming,

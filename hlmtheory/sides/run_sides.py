@@ -1,6 +1,7 @@
 """Sides of the theorems on the printed program of edge-sd."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +24,18 @@ def printed_runs(tasks: Sequence[Task], service: Service, length: int) -> float:
     costs = costs_side(tasks, service, length)
     choice = np.maximum(search.printed_program(costs).choice, 1) - 1
     return costs.latency(search.runs(choice))
+
+
+def best_last(tasks: Sequence[Task], service: Service, length: int, *, printed: bool) -> float:
+    """Return the least (22) over the last batch, after the runs that (29), printed or mended, gives before it."""
+    costs = costs_side(tasks, service, length)
+
+    def latency(start: int) -> float:
+        before = replace(costs, inputs=costs.inputs[:start], outputs=costs.outputs[:start])
+        found = search.dynamic_program(before, printed_objective=printed)[0].starts if start else []
+        return costs.latency([*found, start])
+
+    return min(map(latency, range(costs.first[-1], len(costs.inputs))))
 
 
 def packed_side(tasks: Sequence[Task], service: Service, length: int) -> float:

@@ -2,12 +2,14 @@
 
 First Section 2: (20) and Lemma 1, then Theorem 1, which adds them up, then Algorithm 2. Then Section 3: Algorithm 1 and
 Theorem 2, and after them Lemmas 2 and 4, which prove them, (28) and (30). Section 4 is last. Others on c-sqs are in
-``ours_messages``. ε, τ and d_n are the paper's α, β and α_n; q, p, q̂, K, ℓ, η, T, V and N_rej are its own. An index n
-is a position: q_n is a distribution, K_n tokens that it keeps, d_n the mass that it drops; q_x and q_i are the
-probabilities of a token. X is the set of the K kept tokens, q̄ is q on X, normalised, and q̂ is q̄ rounded to multiples
-of 1/ℓ that sum to 1; dropped is Σ_{x ∉ X} q_x. C-SQS keeps the tokens with q_x ≥ τ_n by (6), here always the top token
-too, and sets τ_{n+1} = τ_n - η(d_n - ε) by (8). Only here: D = i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋), in place of K/(4ℓ); B,
-bits of a message; c and d, scales of η and ε.
+``ours_messages``. ε and τ are the paper's α and β; q, p, q̂, K, ℓ, η, T, V and N_rej are its own. An index n is a
+position: q_n is a distribution, K_n tokens that it keeps, d_n the mass that it drops; q_x and q_i are the probabilities
+of a token. The paper's α_n, (4), is the mean of d_n over prefixes ~ p; here d_n is of one run. A bound that every run
+keeps holds for these means too, at a fixed T. X is the set of the K kept tokens, q̄ is q on X, normalised, and q̂ is q̄
+rounded to multiples of 1/ℓ that sum to 1; dropped is Σ_{x ∉ X} q_x. C-SQS keeps the tokens with q_x ≥ τ_n by (6), here
+always the top token too, and sets τ_{n+1} = τ_n - η(d_n - ε) by (8). Only here: D = i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋),
+in place of K/(4ℓ); B, bits of a message; c and d, scales of η and ε. The bound that (7) is for is composed in the proof
+of conformal.kept. It is not a claim: its check needs C-SQS's τ on every text and at every end of a round.
 """
 
 from hlmtheory._array import arrays
@@ -271,6 +273,8 @@ def kept():
     rejected position.
 
     By conformal.update the state is as if the controller had seen these positions only. So regret_sharp holds for them.
+    Composed with lattice.rejections, whose drafts are at these positions alone, at most T of a text of T tokens:
+    E[N_rej] ≤ Σ_n E[TV(q_n, p_n) + K_n/(4ℓ_n)] + εT + (τ₁ + η(1 − ε))/η.
     """
     return le(conformal_sides.kept_mean, conformal_sides.kept_bound)  # mean d_n ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 
@@ -304,12 +308,12 @@ def regret():
     """mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) for any η > 0.
 
     False: at η = 10 the first row drops nothing, τ rises to 0.01 > 1/200, and the second row drops all but its top
-    token, 199/200. The mean is 0.4975, the bound 0.0515. With (6) as printed the second row drops that token too, and
-    the mean is .5: false as well. For τ₁ = 0 the bound allows τ to fall to -(1 + ηε) at most; one step can take it to
-    -η(1 - ε). For η(1 - 2ε) > 1 it fails for some V and rows at T = 3, τ₁ = 0: by the proof of regret_sharp Σ d_n comes
-    near 2ε + 1 there, and (9) allows 4ε + 1/η, which is less. For η(1 - 2ε) ≤ 1 it holds, as at the paper's η = 0.001,
-    where it says nothing for T ≤ 1,000. Instead: conformal.regret_small_step, conformal.regret_proof,
-    conformal.regret_sharp.
+    token, 199/200. The mean is 0.4975, the bound 0.0515. These rows do not depend on the prefix, so the means of (4)
+    are the same. With (6) as printed the second row drops that token too, and the mean is .5: false as well. For τ₁ = 0
+    the bound allows τ to fall to -(1 + ηε) at most; one step can take it to -η(1 - ε). For η(1 - 2ε) > 1 it fails for
+    some V and rows at T = 3, τ₁ = 0: by the proof of regret_sharp Σ d_n comes near 2ε + 1 there, and (9) allows 4ε +
+    1/η, which is less. For η(1 - 2ε) ≤ 1 it holds, as at the paper's η = 0.001, where it says nothing for T ≤ 1,000.
+    Instead: conformal.regret_small_step, conformal.regret_proof, conformal.regret_sharp.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.published)  # Σ d_n/T ≤ ε + (|τ₁| + 1 + ηε)/(ηT)
 

@@ -656,7 +656,7 @@ def softplus_value(target, draft, sharpness):
 
 @theorem(
     "truncation.online_bound",
-    Source("oh2025cuhlm", "Prop. 2, (23)"),
+    Source("oh2025cuhlm", "Prop. 2, (23), there with <"),
     PRINTED,
     tight={"target": [0.9375, 0.0625], "draft": [0.9375, 0.0625], "sharpness": 2.0**-10, "token": 0, "k": 0},
     ratio=0.9375 + 0.0625 * math.log1p(math.exp(-(2.0**-10))) / LN2,
@@ -664,9 +664,9 @@ def softplus_value(target, draft, sharpness):
 def online_bound():
     """Û(k) ≤ Ū(k) = 2 Δ_k / D, D = (1 − q_d) ℓ(−1) + q_d ℓ(−β_d).
 
-    Print has < for rows without zeros; with zeros, or q_d = 1, both sides can be equal.
     ℓ rises, so ℓ(p_i/q_i - 1) ≥ ℓ(-1), and ℓ(p_d/q_d - 1) ≥ ℓ(-β_d), as p_d/q_d - 1 ≥ -β_d. Hence Σ q ℓ ≥ D. The
-    ratio tends to 1 with p = q as η → 0 or q_d → 1.
+    ratio tends to 1 with p = q as η → 0 or q_d → 1. Print has <, a slip: where Δ_k = 0 both sides are 0, as at k = V,
+    or at k = 1 for q = (.6, .2, .2). Where Δ_k > 0, they are equal only if p_d = q_d = 1.
     """
     return le(softplus_sides.approximate, softplus_sides.true_online)
 

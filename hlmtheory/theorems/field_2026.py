@@ -9,7 +9,7 @@ from hlmtheory._array import arrays
 from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL
 from hlmtheory._quantities import not_negative, positive, whole_from_one
 from hlmtheory._simplex import distributions
-from hlmtheory.claims import IMPLIED, NEW, Source, eq, le, theorem
+from hlmtheory.claims import IMPLIED, KNOWN, NEW, Source, eq, le, theorem
 from hlmtheory.sides.block_sides import text_laws
 from hlmtheory.sides.host import host_side
 from hlmtheory.sides.lossy_sides import mixture
@@ -63,7 +63,7 @@ def marginal_product():
     return eq(side(_survival, *CONTEXTS), side(lambda values: float(np.cumprod(_accuracies(values)).sum()), *CONTEXTS))
 
 
-@theorem("draft_length.marginal_least", FRECHET, NEW, tight=ONE_OR_OTHER)
+@theorem("draft_length.marginal_least", FRECHET, KNOWN, tight=ONE_OR_OTHER)
 def marginal_least():
     """Σ_k (Σ_{i≤k} a_i − k + 1)⁺ ≤ E[accepted drafts], a_i the accuracy of draft i over all steps.
 
@@ -79,7 +79,7 @@ def marginal_least():
     return le(side(least, *CONTEXTS), side(_survival, *CONTEXTS))
 
 
-@theorem("draft_length.marginal_most", FRECHET, NEW, tight=ALL_OR_NONE)
+@theorem("draft_length.marginal_most", FRECHET, KNOWN, tight=ALL_OR_NONE)
 def marginal_most():
     """E[accepted drafts] ≤ Σ_k min_{i≤k} a_i, a_i the accuracy of draft i over all steps.
 

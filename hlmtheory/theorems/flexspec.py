@@ -120,15 +120,19 @@ def slower_shortens():
     """a reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R).
 
     False: K* rises with F/M (draft_length.slower_shortens_if), and F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with
-    the sign of O m₀ - b F₀: it rises as the link slows when O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16
-    give O/b = 20. With γ = .8, F₀ = 20 ms and m₀ = 12.5 ms, at R = 1 Mbit/s, R/10 and R/1000 K* is 1, 2 and 6, and with
-    E(K) - 1 for E(K), as printed, 3, 4 and 8. Below (11) print has "a reduced communication rate R_n increases
-    T_marginal(n), forcing a smaller K_n^* to avoid congestion" under E[τ | K] ≈ γ̂K "for moderate values of K"; on Fig.
-    2, "In weak-signal regimes, where the communication cost dominates", "shifting the optimal solution K_n^* toward
-    smaller values" without it. R/1000 is such a regime: 336 ms of the link, and 32.5 of F₀ + m₀. At the printed times,
-    415 ms or more of Cloud-Only (Table III) and 8.5 to 12 ms a draft (Table V), F₀/m₀ is about 34 or more, and with O/b
-    = 20 the statement holds; on the Raspberry Pi, 145 ms a draft, F₀/m₀ is 3 to 8. Instead:
-    draft_length.slower_shortens_if.
+    the sign of O m₀ - b F₀: it rises as the link slows when O/b > F₀/m₀. Counterexample: a TCP/IP header of 320 bits
+    and indices of 16 give O/b = 20, and γ = .8, F₀ = 20 ms, m₀ = 12.5 ms. Then K* is 1, 2 and 6 at R = 1 Mbit/s, R/10
+    and R/1000; with E(K) - 1 for E(K), as printed, 3, 4 and 8.
+
+    Why E is exact here: print has the remark twice. Below (11), "a reduced communication rate R_n increases
+    T_marginal(n), forcing a smaller K_n^* to avoid congestion" follows E[τ | K] ≈ γ̂K "for moderate values of K", which
+    linear_adapts takes. On Fig. 2, no approximation stands by "In weak-signal regimes, where the communication cost
+    dominates", "shifting the optimal solution K_n^* toward smaller values". R/1000 is such a regime: 336 ms of the
+    link, and 32.5 of F₀ + m₀.
+
+    Scope: where F₀/m₀ ≥ O/b it holds. At the printed times, 415 ms or more of Cloud-Only (Table III) and 8.5 to 12 ms a
+    draft (Table V), F₀/m₀ is about 34 or more; on the Raspberry Pi alone, 145 ms a draft, it is 3 to 8, below O/b = 20.
+    Instead: draft_length.slower_shortens_if.
     """
     return le(
         side(lambda values: float(draft_length_sides.two_links(values)[0]), *LINKS),
@@ -156,7 +160,7 @@ def slower_shortens_if():
 
 @theorem(
     "draft_length.linear_adapts",
-    Source(DRAFT_LENGTH_PAPER, "below (11), with E ≈ γK"),
+    Source(DRAFT_LENGTH_PAPER, 'below (11), with E ≈ γK "for moderate values of K"; where K* shortens, by us'),
     PRINTED,
     assuming=(Assumption("the best draft gets shorter", draft_length_sides.shrinks),),
     false={"acceptance": 0.5, "fixed": 10.0, "marginal": 1.0, "rise": 4.0, "max_draft_length": 3},
@@ -165,11 +169,14 @@ def linear_adapts():
     """a draft that costs more shortens argmax γK/T(K) by at least 1 wherever it shortens K*.
 
     False: γK/(F + KM) = γ/(F/K + M) rises in K for every F, γ > 0, so its argmax is K_max for every M, shortened by 0.
-    By hand at γ = 1/2 and F = 10, for K = 1, 2 and 3: with M = 1 the exact E(K)/T(K) is 1.5/11, 1.75/12 and 1.875/13,
-    so K* = 2; with M = 4 it is 1.5/14, 1.75/18 and 1.875/22, so K* = 1. But γK/T(K) is .5/11, 1/12 and 1.5/13, then
-    .5/14, 1/18 and 1.5/22: largest at K = 3 both times. Print has E ≈ γ̂K "for moderate values of K" and, under it, the
-    remark that slower_shortens quotes, without "wherever it shortens K*", which weakens it. Instead:
-    draft_length.optimal, for the exact E, and draft_length.linear_bonus.
+    Counterexample, by hand at γ = 1/2 and F = 10, for K = 1, 2 and 3: with M = 1 the exact E(K)/T(K) is 1.5/11, 1.75/12
+    and 1.875/13, so K* = 2; with M = 4 it is 1.5/14, 1.75/18 and 1.875/22, so K* = 1. But γK/T(K) is .5/11, 1/12 and
+    1.5/13, then .5/14, 1/18 and 1.5/22: largest at K = 3 both times.
+
+    Print has the remark that slower_shortens quotes, under E ≈ γ̂K "for moderate values of K": K_max = 3 is moderate.
+    It lacks "wherever it shortens K*", with which it claims less, and is still false. Algorithm 2 has 1 + γ̂K in place
+    of γ̂K, and can change between 1 and K_max (linear_bonus).
+    Instead: draft_length.optimal, for the exact E.
     """
     return le(
         side(lambda values: 1.0, *LINK, "rise", "max_draft_length"),

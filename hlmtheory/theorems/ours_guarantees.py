@@ -4,7 +4,7 @@ from hlmtheory._array import arrays, in_kind
 from hlmtheory._domains import DomainError
 from hlmtheory._runs import HORIZON, NODES, along, ever, outcomes, pasts, settings
 from hlmtheory._simplex import chains, distributions
-from hlmtheory.claims import NEW, Assumption, Source, le, theorem
+from hlmtheory.claims import KNOWN, NEW, Assumption, Source, le, theorem
 from hlmtheory.lossless.evidence import DOMAINS, distance_bound, law_wealth
 from hlmtheory.sides import audit_sides, lossless_sides
 from hlmtheory.sides.bill_sides import chain_noise, deviations, device_noise, distance_side, noise, parts_side
@@ -349,7 +349,7 @@ def bill_text():
 @theorem(
     "skipping.calibrated",
     Source("angelopoulos2022crc", "Theorem 1"),
-    NEW,
+    KNOWN,
     assuming=(Assumption("n + 1 ≥ B/ε", enough),),
     tight=EVEN_LOSSES,
     ratio=64 / 65,
@@ -388,7 +388,7 @@ def confident(mass, losses, risk, error, bet):
 @theorem(
     "skipping.text_risk",
     Source("hoeffding1963", "(2.1)"),
-    NEW,
+    KNOWN,
     tight={"mass": [0.5 - 2.0**-30, 0.0, 0.5 + 2.0**-30], "error": 2.0**-7},
     ratio=(1.0 - 2.0**-29) ** TEXTS,
     ceiling=1.0,

@@ -11,7 +11,7 @@ from hlmtheory.batching import search
 from hlmtheory.channel.fading import Rician, distribution_by_quadrature
 from hlmtheory.channel.leak import rounds_leak
 from hlmtheory.channel.split import by_mean, downlink_bits, noise, received_bias, received_error, rows_side
-from hlmtheory.claims import NEW, Assumption, Source, eq, le, theorem
+from hlmtheory.claims import KNOWN, NEW, Assumption, Source, eq, le, theorem
 from hlmtheory.draft_length.delay import rates_side, threshold_rate
 from hlmtheory.draft_length.rates import COST
 from hlmtheory.serving.pipeline import recurrence, stage_pair
@@ -135,8 +135,8 @@ EQUAL = field.CASE | {"target_pass": [1.0, 0.5, 0.0], "draft_pass": [0.0, 0.0, 0
 
 @theorem(
     "batching.order",
-    Source("johnson1954", "Rule; zhu2025edgesd (20)-(22)"),
-    NEW,
+    Source("johnson1954", "Rule, at each step; edge-sd (20)-(22)"),
+    KNOWN,
     tight={"draft_times": [[4.0, 2.0]], "verify_times": [[1.0, 4.0]], "order": [1, 0]},
 )
 def batching_order(draft_times, verify_times, order):
@@ -255,7 +255,7 @@ def downlink_truncated():
 @theorem(
     "draft_length.censored",
     Source(field.KM, "the product-limit estimate, for draft lengths"),
-    NEW,
+    KNOWN,
     assuming=(Assumption(SEEN, field.test(censored_sides.is_examined, *LENGTHS)),),
     tight=CUT,
 )

@@ -3,7 +3,7 @@
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import tree_levels
 from hlmtheory._simplex import distance, distributions, excess, normalised
-from hlmtheory.claims import IMPLIED, NEW, Assumption, Source, eq, le, theorem
+from hlmtheory.claims import IMPLIED, KNOWN, NEW, Assumption, Source, eq, le, theorem
 from hlmtheory.shared_seed.match import match_probability, message_value, skip_mismatch
 from hlmtheory.sides import block_sides, lossy_sides, update_sides
 from hlmtheory.sides import shared_seed_sides as sides
@@ -233,7 +233,7 @@ def interval_varying(error):
 @theorem(
     "verification.lossy_frontier",
     LINE,
-    NEW,
+    KNOWN,
     tight=lossy_sides.HALVES | {"accept": [0.75, 1.0], "replacement": [0.0, 1.0]},
     ceiling=1.0,
 )

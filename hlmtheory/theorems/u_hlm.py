@@ -10,7 +10,7 @@ u-hlm  x  y  y_d  P  β(t)  K  d_k   θ_k       the same
 
 from hlmtheory._array import arrays
 from hlmtheory._simplex import law_overlap
-from hlmtheory.claims import IMPLIED, MISPRINT, NEW, Source, eq, le, theorem
+from hlmtheory.claims import IMPLIED, KNOWN, MISPRINT, Source, eq, le, theorem
 from hlmtheory.sides.uncertainty_sides import differing, not_same
 from hlmtheory.sides.verification_sides import assembled, at_token, mean_rejection, ones_side
 from hlmtheory.skipping.holder import holder_bound_discrete, rejection_risk_discrete
@@ -89,8 +89,8 @@ def rejection_ratio(target, draft, token):
 
 @theorem(
     "skipping.holder_discrete",
-    Source("oh2024uhlm", "IV-A, (13) with an empirical density"),
-    NEW,
+    Source("oh2024uhlm", "IV-A, (13) with an empirical density, by Hölder's inequality for sums"),
+    KNOWN,
     tight={"slope": 1.0, "intercept": 0.0, "non_acceptance": 1.0, "mass": [0.0, 1 / 3, 2 / 3], "exponent": 2.0},
 )
 def holder_discrete():

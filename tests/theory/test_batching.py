@@ -125,7 +125,7 @@ def test_exact_is_the_best_of_all_partitions(instance):
 
 
 @given(systems(most=5))
-def test_pareto_is_the_best_of_all_runs(instance):
+def test_pareto_is_the_best_of_all_runs_and_dp_of_all_last_ones(instance):
     for tasks, service, length in cases(instance):
         order = sorted(range(len(tasks)), key=lambda k: tasks[k].input_tokens)
         best = math.inf
@@ -137,6 +137,8 @@ def test_pareto_is_the_best_of_all_runs(instance):
         found = plan(tasks, service, "pareto", draft_lengths=[length], max_labels=1000, **EACH)
         assert found.latency == pytest.approx(best, rel=1e-12)
         assert found.complete
+        last = run_sides.best_last(tasks, service, length, printed=False)
+        assert plan(tasks, service, "dp", draft_lengths=[length], **EACH).latency == pytest.approx(last, rel=1e-12)
 
 
 @given(schedules())

@@ -43,9 +43,7 @@ def test_every_symbol_of_a_statement_has_a_meaning():
 @pytest.mark.parametrize("refuted", [None, {"left": 2.0, "right": 1.0}])
 def test_the_standing_of_a_claim(origin, refuted):
     claim, true = toy(origin=origin, refuted=refuted), refuted is None
-    if (origin in (claims.Origin.CORRECTED, claims.Origin.NEW) and not true) or (
-        origin is claims.Origin.MISPRINT and true
-    ):
+    if (origin is claims.Origin.MISPRINT) if true else (origin not in FALSE_STANDINGS):
         with pytest.raises(ValueError, match=r"^origin must fit refuted: toy\.sides is"):
             _ = claim.standing
     else:

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -180,3 +181,15 @@ def test_each_exhibit_has_its_section_on_the_site_and_its_line_in_the_coverage()
         assert anchor in {slug(title) for title in re.findall(r"^## (.+)$", pages[page], re.MULTILINE)}
     covered = re.findall(r"figures/([\w-]+)\.(?:svg|json)", (ROOT / "docs/results/coverage.md").read_text("utf-8"))
     assert sorted(covered) == sorted(one.stem for one in EXHIBITS.values() if one.paper != "ours")
+
+
+def test_the_page_of_false_claims_counts_them_and_cites_what_their_disproofs_name():
+    page, known = (ROOT / "docs/results/refuted.md").read_text("utf-8"), hlmtheory.all_claims()
+    kinds = Counter(claim.standing for claim in known.values())
+    assert "{refuted} refuted, {misprint} misprints, {false reading} false readings".format_map(kinds) in page
+    false = []
+    for first, second in re.findall(r"^\| ([^|]*)\| ([^|]*)\|[^|]+\|$", page, re.MULTILINE):
+        named, cited = (set(re.findall(r"[a-z_]+\.\w+", part)) & known.keys() for part in (first, second))
+        false = [name for name in named if known[name].standing != "true"] if first.strip() else false
+        instead = " ".join(known[name].proof.text.partition("Instead: ")[2] for name in false)
+        assert not false or cited <= set(re.findall(r"[a-z_]+\.\w+", instead)), false

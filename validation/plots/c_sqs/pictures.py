@@ -68,7 +68,7 @@ def paint(numbers: Numbers) -> Canvas:
         for axes in alike:
             axes.set_ylim(0, highest)
     told = {DENSE: f"{DENSE}: all tokens"} | {name: f"ours: {name}" for name in (ALLOCATED, BUDGETED)}
-    told |= {PRINTED: PRINTED.replace(", as printed)", "), line 12 as printed")}
+    told |= {PRINTED: PRINTED.replace(", as printed)", "), line 12 by its formula")}
     told |= {name: f"C-SQS (τ = {tau:g})" for tau, name in FIXED.items()}
     for axes in panels:
         label_ends(axes, told, wrap=20)

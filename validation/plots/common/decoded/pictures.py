@@ -191,7 +191,7 @@ def paint_speeds(numbers: Numbers, gains: Sequence[str] = ()) -> Canvas:
         _curves(axes, numbers, word, [name for name in names if info_of(name).name not in _ALONE])
         style.name_axes(axes, both)
         axes.set_title(_WORDS[word])
-        axes.set_xlim(min(curves[0]["x"], default=0), max(curves[0]["x"], default=1)) if curves else None
+        axes.set_xlim(min(curves[0]["x"], default=0) - 1, max(curves[0]["x"], default=1)) if curves else None
     _hold(panels, numbers, SPEED_PANELS)
     for axes, word in zip(panels, SPEED_PANELS, strict=True):
         if gains and numbers["statistics"]["gains_at_snr_db"] == SNR_OF_GAINS:

@@ -90,7 +90,7 @@ def paint_regret(numbers: Numbers) -> Canvas:
         axes.plot(bounds["x"], bounds["published"], color=MIDDLE, linestyle=_DASHED, label="bound (9), printed")
         axes.axhline(1.0, color="0.45", linewidth=0.8, linestyle=_DOTTED, label="1: says nothing")
         name_axes(axes, names)
-        axes.set_title(f"Algorithm 1, line 12 {one['name']}")
+        axes.set_title(f"Algorithm 1, line 12 by its {'words' if one['name'] == 'mended' else 'formula'}")
     panels[1].set_ylabel("")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

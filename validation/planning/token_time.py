@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.methods.rows import COLOCATED, STREAM, UNRUN
+from validation.decoding.methods.rows import OWN_DRAFTS, STREAM, UNRUN
 from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.rounds import COUNTS
@@ -27,14 +27,14 @@ def wide_passes(planner: Planner, setting: Setting, best: Option) -> str:
     seconds = setting.server_seconds(each) + setting.verify_s * (RATIOS[:, None] - 1.0) * _wider(each)
     runs = pool.kept & np.array([option.family not in UNRUN for option in pool.options])
     own, plain = (
-        runs & np.array([option.family == family for option in pool.options]) for family in (COLOCATED, STREAM)
+        runs & np.array([option.family in families for option in pool.options]) for families in (OWN_DRAFTS, (STREAM,))
     )
     device = runs & np.array([option.row.device for option in pool.options])
-    chosen = length_pays(planner, setting, best) if best.family == COLOCATED and best.draft_length > 1 else None
+    chosen = length_pays(planner, setting, best) if best.family in OWN_DRAFTS and best.draft_length > 1 else None
     parts = (
         ("a server's drafts to pay", _until(seconds, own, plain), 2.0),
         (f"K = {best.draft_length:g} to pay", chosen, best.draft_length + 1.0),
-        ("devices to carry more users", _until(seconds, device, runs & ~device), 2.0),
+        ("devices with the best K then to carry more users", _until(seconds, device, runs & ~device), 2.0),
     )
     said = [f"{ratio:.2f} times as long over {n:g} for {what}" for what, ratio, n in parts if ratio]
     return f" than over one token of each text; it may take {', '.join(said)}" if said else ""

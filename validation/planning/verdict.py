@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.decoding.methods.rows import COLOCATED, KEEPING, OURS, OWN_TREE, SERVER, STREAM
+from validation.decoding.methods.rows import COLOCATED, KEEPING, OURS, OWN_DRAFTS, OWN_TREE, SERVER, STREAM
 from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row
 from validation.planning.engine_counts import CountsSaid
@@ -112,11 +112,18 @@ def is_together(aim: Aim) -> bool:
 
 
 def answer_of(
-    asked: Aim, row: Row, guarantee: str, basis: str, counts: CountsSaid | None = None, lengths: Sequence[str] = ()
+    asked: Aim,
+    row: Row,
+    guarantee: str,
+    basis: str,
+    condition: str = "",
+    counts: CountsSaid | None = None,
+    lengths: Sequence[str] = (),
 ) -> list[str]:
     """Return the first lines of a plan: what to use, its speed, its guarantee, the strongest rival.
 
-    ``row`` is that of the option to use; ``counts`` are an engine's; ``lengths`` says which others are as good.
+    ``row`` is that of the option to use; its number is at most so large under a ``condition``; ``counts`` are an
+    engine's; ``lengths`` says which others are as good.
     """
     best = asked.best
     use, tied = plainest(asked, best)
@@ -124,13 +131,15 @@ def answer_of(
     if is_fixed_length(best):
         length = f"{best.option.draft_length:g}"
         if counts is None or counts.engine.startswith("vllm"):
-            sampled = ", draft_sample_method = probabilistic" if counts is None or counts.sampled else ""
+            drawn = best.family == COLOCATED if counts is None else counts.sampled
+            sampled = ", draft_sample_method = probabilistic" if drawn else ""
             told.insert(0, f"vLLM: num_speculative_tokens = {length}{sampled}")
         use += f", K = {length} {'draft' if length == '1' else 'drafts'} a round"
     use += f" ({'; '.join(told)})" if told else ""
     use += "; ours is as good" if tied else ""
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     number = f"{number_said(asked, best)}{interval_said(asked, row, counts)}"
+    number = f"up to {number}: {condition}" if condition else number
     if asked.setting.objective == "capacity":
         number += f" (a single user gets {three_digits(row.tokens_per_s_mean.value or 0.0)} tokens/s)"
     return [
@@ -157,7 +166,7 @@ def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str
 
 def is_fixed_length(listed: Listed) -> bool:
     """Return whether a policy is a server that drafts for itself, with a draft length and nothing else."""
-    return listed.family == COLOCATED and listed.option.fixed_length and not listed.option.block
+    return listed.family in OWN_DRAFTS and listed.option.fixed_length and not listed.option.block
 
 
 def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
@@ -167,7 +176,8 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
     rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
     lossless = best.option.lossless
     title = (f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival") + " within the limits"
-    server = asked.best_of(lambda one: not one.option.row.device and one.family != best.family)
+    kind = OWN_DRAFTS if best.family in OWN_DRAFTS else (best.family,)
+    server = asked.best_of(lambda one: not one.option.row.device and one.family not in kind)
     words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
 
     def priced(listed: Listed) -> str:

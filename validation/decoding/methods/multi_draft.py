@@ -15,7 +15,7 @@ from hlmtheory.policy.device import ANSWER_BITS
 from validation.decoding.methods.base import Method, tokens_message
 from validation.decoding.methods.quantized import short_form
 from validation.decoding.methods.registry import BY_LENGTH, Family, Setup, entry, register
-from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC, OURS, Absent, Format, Law
+from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC, GREEDY, OURS, Absent, Format, Law
 from validation.decoding.methods.single_draft import CloudOnly
 from validation.decoding.sampling import distributions_of
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
@@ -47,7 +47,7 @@ class FixedLength(Method):
 class GreedyDrafts(FixedLength):
     """K certain drafts, each the draft model's likeliest token, so that no distribution is sent: what engines do."""
 
-    format, row = Format.TOKENS, Absent("the drafts of a plan's rows are drawn from q")
+    format, row = Format.TOKENS, GREEDY
     label = "greedy drafts (K = {})"
 
     def propose(self, step: Step) -> Proposal:

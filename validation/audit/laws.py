@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.errors import UserError
 
-Array = NDArray[Any]
 ORDER = ("repetition_penalty", "temperature", "top_k", "top_p", "min_p")
 ORDERS = {
     "transformers": ORDER,

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.audit.late import late_rejections
 from validation.audit.laws import DROPPED, Law, extended_rows
-
-Array = NDArray[Any]
 
 MECHANISMS: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """What each mechanism does, in words."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.decoding.kv_cache import CachedModel
 from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.session import Draft, Session
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from validation.decoding.methods.base import Method
 
-Array = NDArray[Any]
 DRAFT, TARGET = "draft", "target"  # the two models
 NOT_BEGUN = -1  # value of the draft length for a round that has not begun
 

@@ -15,15 +15,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.errors import UserError
 from validation.models.devices import wait_for
 
 if TYPE_CHECKING:
     import torch
 
-Array = NDArray[Any]
 COUNTS_BACK = ("gpt_neo",)
 """Model families whose local attention counts back from the last position, so all slots are shifted to end there."""
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.collection.collect import encode_prompts
 from validation.decoding.batch_state import DRAFT, NOT_BEGUN, TARGET, BatchState, DecodingError
 from validation.decoding.kv_cache import TreeModel
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from validation.decoding.methods.trees import TreeMethod
     from validation.models.pair import Pair
 
-Array = NDArray[Any]
 DEFAULT_NEW_TOKENS, DEFAULT_BATCH, DEFAULT_SEED = 160, 16, 1
 PAPER_TIMES = (0.0256, 0.1046)  # seconds of a forward pass of TinyLlama-1.1B and Llama-2-13B: cu-hlm Section V
 

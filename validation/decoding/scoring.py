@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.collection.collect import encode_prompts
 from validation.collection.prompts import Prompt
 from validation.decoding.random_streams import label
@@ -23,7 +23,6 @@ from validation.models.pair import Pair
 from validation.models.sources import quiet
 from validation.provenance import file_digest
 
-Array = NDArray[Any]
 Embed = Callable[[Sequence[str]], Array]
 Scores = dict[str, dict[str, Any]]
 BUNDLED = "all-MiniLM-L6-v2"

@@ -6,9 +6,9 @@ from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.channel import db_to_linear
+from validation.arrays import Array
 from validation.decoding.intervals import counts_of, divide, draw_texts, estimate
 from validation.decoding.links import BANDWIDTH_HZ, airtime, fading_links
 from validation.decoding.loop import PAPER_TIMES
@@ -19,7 +19,6 @@ from validation.decoding.seconds import seconds as seconds_of
 from validation.decoding.studies import Decoded
 from validation.estimates import CONFIDENCE, Estimate
 
-Array = NDArray[Any]
 RESAMPLES = 500
 WORDS = ("median", "total")
 """``tokens_per_s_text_median`` and ``tokens_per_s`` of :mod:`validation.decoding.metrics`."""

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from hlmtheory.uncertainty.regression import LinearFit
+from validation.arrays import Index, Row
 from validation.decoding import trace_drafts
-from validation.decoding.trace_drafts import POINTS, Index, Row, Tokens
+from validation.decoding.trace_drafts import POINTS, Tokens
 from validation.estimates import Estimate
 from validation.plots.common.record import Numbers, curve, kept, plain
 from validation.plots.common.skipping import sample as samples

@@ -244,10 +244,6 @@ class Processors:
             changed.pop("draft_temperature", None)
         return {name: other for name, other in changed.items() if other != self}
 
-    def rows(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
-        """Return probabilities (m, V) from logits (m, V), given the token ids before each row."""
-        return self.uncertain_rows(logits, contexts)[0]
-
     def uncertain_rows(
         self, logits: Array, contexts: Sequence[Sequence[int]], drawn: Any = 0, banned: Array | None = None
     ) -> tuple[Array, Array]:

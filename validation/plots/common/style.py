@@ -30,6 +30,10 @@ MIDDLE, AMBER = COLORS["paper"], COLORS["paper light"]
 """What a paper proposes: a curve, a second one."""
 GREY = COLORS["rival"]
 """A baseline. A bound that nothing exceeds is black."""
+DASHED: dict[str, Any] = {"linestyle": (0, (4, 2))}
+DOTTED: dict[str, Any] = {"linestyle": (0, (1, 1.5))}
+LOOKS: tuple[dict[str, Any], ...] = ({"color": DARK}, {"color": PALE, **DASHED}, {"color": GREY, **DOTTED})
+"""Three curves of one kind, which are ours or measured."""
 PRINTED: dict[str, Any] = {"marker": "D", "markersize": 4.5, "markerfacecolor": "white", "color": "black"}
 PRINTED |= {"linestyle": "none", "zorder": 5}
 """A value that a paper prints: a white diamond."""

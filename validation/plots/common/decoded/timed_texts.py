@@ -30,7 +30,6 @@ _READ = attrgetter(*_FIELDS)
 class Texts:
     """Hold n texts of one method, ordered by prompt id, with R exchanges in total."""
 
-    method: str
     prompts: tuple[str, ...]
     tokens: Array
     draft_passes: Array
@@ -49,7 +48,6 @@ def read_texts(rows: Sequence[GenerationRecord]) -> Texts:
     # as in the loop: one fading block for each exchange, and one for each token that skips verification
     blocks = [np.cumsum(table[:-1, 0] + 1.0) - 1.0 for table in tables]
     return Texts(
-        rows[0].method,
         tuple(row.prompt for row in rows),
         np.array([float(len(row.tokens)) for row in rows]),
         sums["draft_passes"],

@@ -19,7 +19,7 @@ from validation.cli.doctor import doctor
 from validation.cli.dry_run import show_dry_run
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, Verdict
 from validation.cli.imports import import_, top_k
-from validation.cli.options import FILE, PLACE, SEED, json_option, option, quiet_option
+from validation.cli.options import FILE, PLACE, SEED, json_option, option, output_options, quiet_option
 from validation.cli.plan import plan
 from validation.cli.refusals import refusals
 from validation.cli.reproduce import reproduce
@@ -82,8 +82,7 @@ def main() -> None:
     is_flag=True,
 )
 @option("--scheduler", "Check on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
-@quiet_option
-@json_option
+@output_options
 def validate(
     asked: Collection, out: Path | None, stored: Place | None, own_file: Path | None, as_json: bool, **given: Any
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.cli.display import open_console, waiting
-from validation.cli.options import DEVICE, DRAFT_TIME, DTYPE, FILE, KEY, SEED, option, quiet_option
+from validation.cli.options import FILE, KEY, SEED, model_options, option, quiet_option
 from validation.cli.tables import say
 from validation.errors import UserError, naming
 from validation.planning.quantities import read_rate, read_time
@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 )
 @option("--stretch", "Each pass takes so much longer: a slower server.", default="0ms")
 @option("--pass-time", "Each pass of the target takes at least so long.", default="0ms")
-@DRAFT_TIME
-@DEVICE
-@DTYPE
+@model_options
 @quiet_option
 def serve(**options: Any) -> None:
     """Verify the drafts of devices.

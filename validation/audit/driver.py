@@ -9,9 +9,9 @@ import numpy as np
 
 from validation.arrays import Array
 from validation.audit.laws import Law
+from validation.audit.remote import raised
 from validation.audit.report import AuditReport
 from validation.audit.session import Audit
-from validation.audit.worker import raised
 from validation.errors import UserError
 
 Sampler = Callable[..., Any]

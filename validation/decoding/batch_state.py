@@ -200,6 +200,11 @@ class BatchState:
             self.seconds[which][slot] += share
             self.passes[which][slot] += 1
 
+    def spent(self, slot: int) -> dict[str, Any]:
+        """Return the seconds and passes of both models in a slot's round, by the fields of :class:`Round`."""
+        seconds = {f"{model}_s": each[slot] for model, each in self.seconds.items()}
+        return seconds | {f"{model}_passes": each[slot] for model, each in self.passes.items()}
+
     def require_finite(self, which: str, slots: Array, mass: Array) -> None:
         """Raise if a distribution has non-finite or zero mass: ``mass`` (n,) are the sums for these slots."""
         bad = next((i for i, total in enumerate(mass.tolist()) if not 0 < total < math.inf), None)

@@ -303,10 +303,7 @@ class Loop(BatchState):
                 down_bytes=self.method.reply(drafts, accepted),
                 dropped=dropped,
                 rounding=rounding,
-                draft_s=self.seconds[DRAFT][slot],
-                target_s=self.seconds[TARGET][slot],
-                draft_passes=self.passes[DRAFT][slot],
-                target_passes=self.passes[TARGET][slot],
+                **self.spent(slot),
             )
             rounds.append(now)
         return rounds
@@ -325,9 +322,7 @@ class Loop(BatchState):
         for slot, count in zip(slots.tolist(), self.skipped[slots].tolist(), strict=True):
             record = self.records[self.sequences[slot]]
             record.tokens = self.tokens[slot, self.prompt_end[slot] : self.kept_end[slot]].tolist()
-            record.last = Round(len(record.tokens) - count, skipped=count)
-            record.last.draft_s, record.last.target_s = self.seconds[DRAFT][slot], self.seconds[TARGET][slot]
-            record.last.draft_passes, record.last.target_passes = self.passes[DRAFT][slot], self.passes[TARGET][slot]
+            record.last = Round(len(record.tokens) - count, skipped=count, **self.spent(slot))
         if self.risk:
             self._add_last_risks(slots)
         for sequence in self.sequences[slots].tolist():
@@ -426,15 +421,13 @@ class TreeLoop(Loop):
         rounds = []
         for slot, (tree, (path, token, replaced)) in enumerate(zip(trees, walked, strict=True)):
             self._keep_path(slot, tree, path, token)
-            now = Round(position=int(position[slot]), drafted=len(tree), accepted=len(path))
+            now = Round(position=int(position[slot]), drafted=len(tree), accepted=len(path), **self.spent(slot))
             now.resampled, now.bonus = int(replaced), int(token >= 0 and not replaced)
             now.bits, now.bytes = messages[slot].bits, len(messages[slot].payload)
             outcome = TreeOutcome(int(self.sequences[slot]), tree, path, token, likeliest[slot])
             if features is not None:
                 outcome.features = features[slot, [0, *path]]
             now.down_bytes = self.method.tree_reply(outcome)
-            now.draft_s, now.target_s = self.seconds[DRAFT][slot], self.seconds[TARGET][slot]
-            now.draft_passes, now.target_passes = self.passes[DRAFT][slot], self.passes[TARGET][slot]
             rounds.append(now)
             self.method.learn_tree(outcome)
         self.mark_finished(slots)

@@ -6,6 +6,7 @@ and to the target model's own text. The embedding is not the papers', so compare
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
@@ -45,11 +46,8 @@ def score(
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Scores:
     scores: Scores = {key: dict(values) for key, values in (known or {}).items()}
-    if embed is None:
-        try:
-            embed = load_embedding()
-        except UserError:
-            embed = None
+    with suppress(UserError):  # without an embedding there is no similarity
+        embed = embed or load_embedding()
     embed = embed and remembering(embed)
     answers = {prompt.id: prompt.reference for prompt in prompts if prompt.reference is not None}
     theirs = dict(zip((record.prompt for record in of_target), _texts_of(pair, of_target), strict=True))

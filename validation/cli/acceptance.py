@@ -312,8 +312,12 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
         return
     say(console, " ".join([_advice(summary), *_of_yours(summary)]), *_not_stated(summary), style="bold")
     if not times.by_batch:
-        said = f"Assumes that a pass takes {1e3 * times.alone():.3g} ms at every K. For passes that grow with K and "
-        say(console, f"{said}batch{'' if summary.schedule else ', and K by batch'}: --verify-token-time or --passes.")
+        by_batch = "" if summary.schedule else ", and K by batch"
+        say(
+            console,
+            f"Assumes that a pass takes {1e3 * times.alone():.3g} ms at every K{_pays(summary, times)}. For passes that "
+            f"grow with K and batch{by_batch}: --verify-token-time or --passes.",
+        )
     if times.round_trip:
         say(console, "Messages over the link are not charged: hlm plan --acceptance charges them.")
     say(console, *_crossing(summary, batch), style="bold")
@@ -385,6 +389,14 @@ def _crossing(summary: Summary, batch: int) -> list[str]:
         said = f"pays at every large batch{beyond}"
         ends = f"by the least tokens of the intervals it loses from {low} on" if low != "never" else ""
     return [f"With these times drafting {said}{f' ({ends})' if ends and not isnan(found.low) else ''}."]
+
+
+def _pays(summary: Summary, times: RoundTimes) -> str:
+    if not summary.best:
+        return ""
+    tokens = next(length.tokens for length in summary.lengths if length.draft_length == summary.best)
+    ratio = times.longest_pass(summary.best, tokens)
+    return f" (K = {summary.best} pays until one over {summary.best + 1} tokens takes {ratio:.2f} times as long)"
 
 
 def _advice(summary: Summary) -> str:

@@ -315,8 +315,8 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
         by_batch = "" if summary.schedule else ", and K by batch"
         say(
             console,
-            f"Assumes that a pass takes {1e3 * times.alone():.3g} ms at every K{_pays(summary, times)}. For passes that "
-            f"grow with K and batch{by_batch}: --verify-token-time or --passes.",
+            f"Assumes that a pass takes {1e3 * times.alone():.3g} ms at every K{_pays(summary, times)}. For passes "
+            f"that grow with K and batch{by_batch}: --verify-token-time or --passes.",
         )
     if times.round_trip:
         say(console, "Messages over the link are not charged: hlm plan --acceptance charges them.")

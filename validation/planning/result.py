@@ -42,7 +42,7 @@ from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared
 from validation.planning.token_time import length_pays, wide_passes
-from validation.planning.verdict import answer_of, is_fixed_length, number_said
+from validation.planning.verdict import Said, answer_of, is_fixed_length, number_said
 
 _DUAL = "dual bound in the model of mean rounds"
 _AUDITED = f"hlm audit tests it ({SAMPLED_FAILS})"
@@ -124,29 +124,27 @@ def make(
         asked = next(aim for aim in aims if aim.name == FULL_SERVER)
     best = asked.best.option
     counts = evidence if "files" in evidence else None
-    said = None if counts is None else counts_of(counts, best, planner.setting.link.down_bps)
+    engine = None if counts is None else counts_of(counts, best, planner.setting.link.down_bps)
     gap, message_gain, ours = _bounds(planner)
-    guarantee = f"{_guarantee(planner, best, counts)} {_greedy_said(asked)}".rstrip()
-    row, basis = described(planner, asked, asked.best), basis_said(evidence, planner.split, best)
+    row = described(planner, asked, asked.best)
     each, load = ([], []) if shared is None else shared.said(best, planner.split.test)
-    lengths = _lengths_said(planner, aims, asked, counts)
-    condition = "" if shared is None else _pass_said(planner, asked.best, len(shared.users))
-    answer = answer_of(asked, row, guarantee, ", ".join([*each, basis]), condition, said, lengths)
-    if risk := _risk_said(planner, asked):
-        answer.append(f"Risk: {risk}")
-    if shared is not None:
-        answer[3] += " (shared seed, streamed, is planned for one user alone)"
-    if planner.streamed is not None and (planner.setting.latency_s or planner.setting.energy_j):
-        answer[3] += " (shared seed, streamed, is not planned under limits of latency or energy)"
+    said = Said(
+        guarantee=f"{_guarantee(planner, best, counts)} {_greedy_said(asked)}".rstrip(),
+        basis=", ".join([*each, basis_said(evidence, planner.split, best)]),
+        condition="" if shared is None else _pass_said(planner, asked.best, len(shared.users)),
+        lengths=_lengths_said(planner, aims, asked, counts),
+        unplanned=_unplanned_said(planner, shared),
+        risk=_risk_said(planner, asked),
+    )
     return Result(
         rows=[described(planner, asked, one) for one in asked.rows],
         aims=aims,
         asked=asked,
-        answer=answer,
+        answer=answer_of(asked, row, said, engine),
         binds=planner.binding(best),
         gap=gap,
         message_gain=message_gain,
-        guarantee=guarantee,
+        guarantee=said.guarantee,
         assumed=_assumed(planner, request, best, counts),
         notes=[
             *load,
@@ -156,6 +154,14 @@ def make(
         ],
         bounds=[*_no_slower(planner, request), *_any_message(message_gain, ours)],
     )
+
+
+def _unplanned_said(planner: Planner, shared: Shared | None) -> str:
+    if shared is not None:
+        return " (shared seed, streamed, is planned for one user alone)"
+    if planner.streamed is not None and (planner.setting.latency_s or planner.setting.energy_j):
+        return " (shared seed, streamed, is not planned under limits of latency or energy)"
+    return ""
 
 
 def _greedy_said(asked: Aim) -> str:

@@ -45,11 +45,13 @@ def length_pays(planner: Planner, setting: Setting, option: Option) -> float | N
 
     None if drafts pay at no such time.
     """
-    plain = next((other for other in planner.options if other.family == STREAM), option)
+    plain = next((other for other in planner.options if other.family == STREAM), None)
+    if plain is None:
+        return None
     totals = np.stack([each.counts[planner.split.test].sum(axis=0) for each in (option, plain)])
     each = totals / totals[:, :1]
     (seconds, without), (wider, narrow) = setting.server_seconds(each), _wider(each)
-    token = (without - seconds) / (setting.verify_s * (wider - narrow)) if wider > narrow else 0.0
+    token = (without - seconds) / (setting.verify_s * (wider - narrow))
     return float(1.0 + option.draft_length * token) if token > 0 else None
 
 
@@ -59,7 +61,10 @@ def _wider(each: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _until(seconds: NDArray[np.float64], some: NDArray[np.bool_], others: NDArray[np.bool_]) -> float | None:
-    """Return the first ratio at which some options no longer save time, or None; ``seconds`` is (ratios, options)."""
+    """Return the first ratio at which some options no longer save time; None if they never do, or always.
+
+    ``seconds`` is (ratios, options).
+    """
     if not (some.any() and others.any()):
         return None
     slower = seconds[:, some].min(axis=1) >= seconds[:, others].min(axis=1)

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("hlmtheory", "validation")
 LAYERS = (
     "hlmtheory",
+    "arrays",
     "printable",
     "installed",
     "errors",

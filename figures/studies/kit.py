@@ -1,4 +1,4 @@
-"""What the studies share: arguments, the stamp of a result, rows of a trace, intervals over prompts, pictures."""
+"""What studies share: arguments, stamps and records of results, rows of a trace, intervals over prompts, pictures."""
 
 import argparse
 import json
@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.plots.common import stored
 from validation.plots.common.record import plain
 from validation.plots.common.style import canvas, house_style, save
-from validation.provenance import commit_of_code
+from validation.provenance import commit_of_code, now
 from validation.trace.reader import Trace, probabilities
 
 Array = NDArray[Any]
@@ -71,6 +72,22 @@ def store(out: Path, found: Mapping[str, Any], *, indent: int | None = 1) -> Non
     """Write a result with its stamp, and print where it is."""
     out.write_text(json.dumps({**stamp(), **found}, ensure_ascii=False, indent=indent) + "\n", encoding="utf-8")
     print(out)
+
+
+def record(name: str, file: Path, *, command: str, models: str, data: str, commit: str) -> None:
+    """Record a stored experiment: its file with checksum, commit and date, its command, models and data."""
+    about = {
+        "file": file.resolve().relative_to(stored.ROOT).as_posix(),
+        "digest": stored.digest(file),
+        "commit": commit,
+        "date": now()[:10],
+        "command": command,
+        "models": models,
+        "data": data,
+    }
+    known = stored.records() if stored.RECORDS.exists() else {}
+    text = json.dumps(dict(sorted({**known, name: about}.items())), indent=1, ensure_ascii=False)
+    stored.RECORDS.write_text(text + "\n", encoding="utf-8")
 
 
 def read(path: Path) -> Any:

@@ -59,6 +59,11 @@ class RoundTimes:
         again = self._draft(batch, lengths + 1) if self.reads_again else 0.0
         return self.round_trip + self._target(batch, lengths + 1) + drafts + again
 
+    def longest_pass(self, length: int, tokens: float) -> float:
+        """Return how much longer than without drafts a pass may take until rounds of so many tokens are no faster."""
+        spare_s = tokens * self.alone() - float(self.rounds(1, np.array([length]))[0])
+        return 1.0 + spare_s / self.alone()
+
     def _draft(self, batch: int, widths: NDArray[np.int64]) -> NDArray[np.float64]:
         fitted = self.draft + batch * (self.draft_cache + widths * self.draft_token)
         return np.maximum(fitted if self.draft_rest is None else fitted + self.draft_rest(batch, widths), 0.0)

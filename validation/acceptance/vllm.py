@@ -47,18 +47,19 @@ def _engine(path: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Scrape:
-    """Totals, accepted drafts by position, the models, and when each counter began, of a scrape of ``/metrics``."""
+    """What a scrape of ``/metrics`` counts."""
 
-    totals: dict[str, int]
-    places: dict[int, int]
+    totals: dict[str, int]  # over all engines of a server
+    places: dict[int, int]  # accepted drafts by position, over all engines
     models: set[str]
     began: dict[str, str]
+    series: dict[str, int]  # each sample, by its name and labels
 
 
 def _scrape(path: str, text: str, prefix: str) -> _Scrape:
     totals: Counter[str] = Counter()
     places: Counter[int] = Counter()
-    models, began = set(), {}
+    models, began, series = set(), {}, {}
     lines = text.splitlines()
     for number, line in enumerate(lines, start=1):
         if not line.startswith(prefix):
@@ -83,6 +84,7 @@ def _scrape(path: str, text: str, prefix: str) -> _Scrape:
             value = counting.read_count(where, sample["name"], float(sample["value"]))
         except ValueError as error:
             raise UserError(f"{where}: {sample['value']!r} is not a number.") from error
+        series[f"{sample['name']}{{{sample['labels'] or ''}}}"] = value
         if name == "accepted_tokens_per_pos":
             places[counting.read_length(where, "position", labels.get("position", ""))] += value
         elif "token_position" in labels and name in ("drafted_tokens", "accepted_tokens"):  # of TensorRT-LLM
@@ -93,7 +95,7 @@ def _scrape(path: str, text: str, prefix: str) -> _Scrape:
             places[position] += value if name == "accepted_tokens" else 0
         else:
             totals[name] += value
-    return _Scrape(dict(totals), dict(places), models, began)
+    return _Scrape(dict(totals), dict(places), models, began, series)
 
 
 def of_scrapes(paths: list[str], texts: list[str]) -> Sequence[Read]:
@@ -112,9 +114,9 @@ def of_scrapes(paths: list[str], texts: list[str]) -> Sequence[Read]:
             assert isinstance(model_record, AcceptanceRecord)
             records.append(replace(model_record, engine=f"{model_record.engine} {model}"))
         return records
-    before, after = (scrapes[0], scrapes[-1]) if len(scrapes) > 1 else (_Scrape({}, {}, set(), {}), scrapes[0])
+    before, after = (scrapes[0], scrapes[-1]) if len(scrapes) > 1 else (_Scrape({}, {}, set(), {}, {}), scrapes[0])
     where = " to ".join(paths)
-    _refuse_restart(where, prefixes[0], before, after)
+    _refuse_restart(where, before, after)
     totals = {name: value - before.totals.get(name, 0) for name, value in after.totals.items()}
     last = max((*after.places, *before.places), default=-1)
     places = [after.places.get(i, 0) - before.places.get(i, 0) for i in range(last + 1)]
@@ -138,15 +140,14 @@ def _undrafted(record: AcceptanceRecord, matches: Sequence[re.Match[str] | None]
     ]
 
 
-def _refuse_restart(where: str, prefix: str, before: _Scrape, after: _Scrape) -> None:
-    pairs = [(name, value, after.totals.get(name)) for name, value in before.totals.items()]
-    pairs += [(f"accepted_tokens_per_pos {i}", value, after.places.get(i)) for i, value in before.places.items()]
-    for name, earlier, later in pairs:
+def _refuse_restart(where: str, before: _Scrape, after: _Scrape) -> None:
+    for name, earlier in before.series.items():
+        later = after.series.get(name)
         if later is None:
-            raise UserError(f"{where}: the later scrape has no {prefix}{name}, so it is cut off, or of another server.")
+            raise UserError(f"{where}: the later scrape has no {name}, so it is cut off, or of another server.")
         if later < earlier:
             raise UserError(
-                f"{where}: a counter falls, {prefix}{name} from {earlier:,} to {later:,}. Give the earlier scrape "
+                f"{where}: a counter falls, {name} from {earlier:,} to {later:,}. Give the earlier scrape "
                 "first, and no restart of the server between the two."
             )
     if any(after.began.get(name, value) != value for name, value in before.began.items()):

@@ -6,15 +6,14 @@ from contextlib import closing
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.audit.laws import Law
+from validation.audit.remote import raised
 from validation.audit.report import AuditReport
 from validation.audit.session import Audit
-from validation.audit.worker import raised
 from validation.errors import UserError
 
-Array = NDArray[Any]
 Sampler = Callable[..., Any]
 Batch = tuple[int, Array]
 FIRST_CALL, LARGEST_CALL = 64, 4096

@@ -1,15 +1,13 @@
 """The law of a sampler that applies a rejection one round late: the variants, and the drafts that no text shows."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.verification.late import late_texts
+from validation.arrays import Array
 from validation.audit.laws import Law
 
-Array = NDArray[Any]
 HIDDEN = 128
 """Most continuations that are summed over after a prefix."""
 

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.errors import UserError
 
-Array = NDArray[Any]
 ORDER = ("repetition_penalty", "temperature", "top_k", "top_p", "min_p")
 ORDERS = {
     "transformers": ORDER,
@@ -244,10 +243,6 @@ class Processors:
         if self.temperature == 0:
             changed.pop("draft_temperature", None)
         return {name: other for name, other in changed.items() if other != self}
-
-    def rows(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
-        """Return probabilities (m, V) from logits (m, V), given the token ids before each row."""
-        return self.uncertain_rows(logits, contexts)[0]
 
     def uncertain_rows(
         self, logits: Array, contexts: Sequence[Sequence[int]], drawn: Any = 0, banned: Array | None = None

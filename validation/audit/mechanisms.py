@@ -7,50 +7,19 @@ The others need all continuations (:mod:`validation.audit.naming`).
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.audit.late import late_rejections
 from validation.audit.laws import DROPPED, Law, extended_rows
 
-Array = NDArray[Any]
-
-MECHANISMS = {
-    "stale_draft": "the server verifies all drafts of a round with the q of its first draft",
-    "draft_temperature": "the drafts are drawn at another temperature than the q that the server verifies with",
-    "draft_before_top_p": "the drafts are drawn from q after top-k or top-p, but the server verifies with q before it",
-    "residual_not_normalised": "the residual (p - q)⁺ is drawn from without normalisation; the rest is the last token",
-    "residual_by_rank": "the residual subtracts q from p by rank, and not by token id",
-    "noise_reused": "the draw from the residual uses the draft's random number again",
-    "greedy_draft_ratio": "drafts are the draft model's likeliest token, but are accepted with p/q",
-    "zero_accepted": "a draft with p = 0 is accepted when the random number is 0",
-    "bonus_from_draft": "the bonus token is drawn from q",
-    "end_passed_over": "the text goes on behind an end-of-text token",
-    "draft_unverified": "no draft is verified",
-    "first_draft_unverified": "the first draft of each round is not verified",
-    "rejected_draft_kept": "a rejection ends the round, but the rejected draft stays in the text",
-    "verified_by_argmax": "a draft is accepted if it is the target's likeliest token",
-    "replaced_by_argmax": "a rejected draft is replaced by the likeliest token of the target, or of the residual",
-    "replaced_from_target": "a rejected draft is replaced by a draw from p, not from the residual",
-    "q_of_other_row": "drafts are verified with the q of another prompt of the batch",
-    "late_rejection": "a rejection is a round late: each round keeps as many drafts as the one before it accepted",
-    "penalty_of_last_token": "penalties see only the last token of each round",
-} | {
-    f"{name}_dropped": f"{words} left out of the target's distributions, of drafts or of all tokens"
-    for name, words in {
-        "temperature": "the temperature is",
-        "top_k": "top-k is",
-        "top_p": "top-p is",
-        "min_p": "min-p is",
-        "penalty": "the penalties are",
-        "min_tokens": "the smallest number of tokens is",
-        "bias": "the logit biases are",
-    }.items()
-}
-
+MECHANISMS: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+"""What each mechanism does, in words."""
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8)
 """Draft lengths that are tried."""
 TEMPERATURES = (0.5, 0.7, 1.4, 2.0)

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.audit.laws import Processors
 from validation.collection.prompts import Prompt
 from validation.errors import UserError
 
-Array = NDArray[Any]
 FLOAT32 = 1e-5
 """Relative rounding of a model in float32, whose passes are batched in different ways."""
 BATCH = 256

@@ -7,17 +7,15 @@ time. Its gain is the log-likelihood of the draws above that of the target's law
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
+from validation.arrays import Array
 from validation.audit.laws import Law
 from validation.audit.mechanisms import NONE, local_likelihoods
 from validation.audit.partition import Partition
 
-Array = NDArray[Any]
 Key = tuple[str, str]
 MOST_SCORED = 20_000
 """Draws from which a gain is computed."""

@@ -5,14 +5,12 @@ one. For a small vocabulary, or a law of few continuations, every continuation h
 """
 
 import heapq
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.audit.laws import Law, extended_rows
 
-Array = NDArray[Any]
 TOGETHER = 64
 """Leaves that are divided at a time, because a model computes their rows in one pass."""
 WORTH = 0.25

@@ -5,15 +5,12 @@ what followed the same run of draws last time; any earlier continuation; a cell 
 too often; a cell with an odd number of draws, at the end of a call.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.audit.partition import Partition
 from validation.audit.tests_of_law import over_and_under
 
-Array = NDArray[Any]
 WINDOW = 2**16
 """Draws of all prompts that are remembered; a call has up to 4,096."""
 UNLIKELY = 0.12

@@ -7,8 +7,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from hlmtheory._array import brief
 from validation.audit.driver import Batch, padded
 from validation.audit.laws import Law
@@ -18,7 +16,6 @@ from validation.decoding.methods.rows import Absent
 from validation.errors import UserError
 from validation.models.pair import Pair
 
-Array = NDArray[Any]
 Sampler = Callable[..., Any]
 MOST_PROMPTS = 10_000
 HELD = 1024

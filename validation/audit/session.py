@@ -6,13 +6,13 @@ draws.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hlmtheory.lossless import LawTest, distance_ceiling, draws_to_find
 from hlmtheory.lossless.power import smallest_found
+from validation.arrays import Array
 from validation.audit.laws import Law, extended_rows
 from validation.audit.naming import MOST_SCORED, Naming
 from validation.audit.partition import Partition
@@ -21,7 +21,6 @@ from validation.audit.report import KEPT, NOT_KEPT, ON_CELLS, UNDECIDED, AuditRe
 from validation.audit.tests_of_law import JointTests, TokenTests
 from validation.errors import UserError
 
-Array = NDArray[Any]
 FIRST_CHUNK, LARGEST_CHUNK, GROWTH = 64, 4096, 4
 FINE = 20_000
 """Leaves of the partitions of all prompts on which sets of continuations are learned."""

@@ -4,15 +4,12 @@ Fixed sets come from the target's row alone. Learned sets hold what earlier draw
 the target's law says. Both are chosen before the draws that they are used on.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.audit.laws import Law
 from validation.audit.partition import Partition
 
-Array = NDArray[Any]
 LEVELS = (1.0, 0.5, 2.0**-3, 2.0**-6, 2.0**-10)
 """Shares of the largest probability of a row: the set of tokens that reach them."""
 CAUTION = 2.0

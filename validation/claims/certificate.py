@@ -38,7 +38,7 @@ class Certificate:
             return ""
         which = which or ("other claim" if count == 1 else "other claims")
         said = "does not depend on the models; it was" if count == 1 else "do not depend on the models; they were"
-        return f"{count} {which} {said} checked by the release on drawn instances (figures/claims.csv), {self.commits}."
+        return f"{count} {which} {said} checked before, on drawn instances (figures/claims.csv), {self.commits}."
 
     @property
     def commits(self) -> str:

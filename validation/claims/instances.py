@@ -9,15 +9,15 @@ import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 import hlmtheory
 from hlmtheory import verification
 from hlmtheory.arguments import instance
 from hlmtheory.claims import Claim, Instance
+from validation.arrays import Array
 from validation.trace.reader import TraceChunk, probabilities
 
 MAX_DRAFT_LENGTH = 8
@@ -42,7 +42,6 @@ SIMULATED = frozenset(
 )
 """Claims that a trace would serve, but which cost too much on all of its positions, or are in scope on few of them."""
 
-Array = NDArray[Any]
 Scenario = Callable[[np.random.Generator], Instance]
 
 

@@ -10,22 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory._array import Interval
 from hlmtheory.claims import Claim, Relation, Status, Verdict, tolerance
 from hlmtheory.truncation.box_sizes import box_bias, box_deviation
 from hlmtheory.truncation.boxes import box_distance, quantised_box
+from validation.arrays import Array
 from validation.claims.instances import WINDOW_ARRAYS
 from validation.collection.import_lists import CORPUS
 from validation.collection.top_k import Lists, Rounding
 from validation.errors import UserError
 from validation.trace.reader import LISTS, ListChunk, Trace, TraceChunk
 
-Array = NDArray[Any]
 CORPUS_REASON = "the texts are a corpus's, not the target model's own"
 IDENTITY_REASON = "an identity between numbers of which only intervals are known cannot be confirmed"
 LOGITS_REASON = "it needs the logit of every token"

@@ -12,10 +12,9 @@ import click
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
 from validation.acceptance.settings import ENGINES, LONGER, SAMPLED_FAILS, flags, tied_lengths
-from validation.cli.acceptance_views import show_means, show_sweep, show_synthetic, synthetic_of
+from validation.cli import acceptance_views as views
 from validation.cli.display import open_console
 from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, DraftsType, GroupedCommand, json_option, option
-from validation.cli.reconciliation import laws_beside, plain_reconciliation, show_reconciliation
 from validation.cli.run import print_json
 from validation.cli.tables import print_table, say
 from validation.errors import UserError, naming
@@ -109,7 +108,7 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
     console = open_console(stderr=options["as_json"])
     if options["sweep"]:
         marks = {"drafts": _of_side(drafts, 0), "verification": _of_side(verification, 0)}
-        return show_sweep(console, files, times, marks, options)
+        return views.show_sweep(console, files, times, marks, options)
     if options["step_time"] is not None or options["speed"] is not None:
         raise UserError("--step-time and --speed are the times of the files of a sweep; give --sweep with them.")
     means = [one for one in map(read_means, files) if one is not None]
@@ -117,7 +116,7 @@ def acceptance(files: tuple[str, ...], **options: Any) -> None:
         return _show_counts(console, files, options, fitted, times, batch)
     if len(means) < len(files):
         raise UserError(f"{means[0].source} has means without counts; give it without files of counts.")
-    show_means(console, means, times, options)
+    views.show_means(console, means, times, options)
 
 
 def _read(
@@ -163,7 +162,7 @@ def _show_counts(
     sane, odd = sanity(found, summary), sanity(found, summary, brief=True)
     agree = f"{'Other checks of the counts hold' if odd else 'The counts are consistent'} (--json lists the checks)."
     compared = None if second is None else _reconciled(first, second, laws, confidence)
-    by_law = laws_beside(first, laws, confidence) if second is None and laws is not None else None
+    by_law = views.laws_beside(first, laws, confidence) if second is None and laws is not None else None
     if second is not None:
         sane += [f"B: {said}" for said in sanity(second.records, second.summary)]
         odd += [f"B: {said}" for said in sanity(second.records, second.summary, brief=True)]
@@ -182,16 +181,16 @@ def _show_counts(
     if options["settings"] is not None or options["synthetic"] is not None:
         _show_planned(console, summary, mean_length, planned)
     if (engine := options["synthetic"]) is not None:
-        written["synthetic"] = synthetic_of(found, summary, engine, first.assumed_length)
-        show_synthetic(console, f"for {engine}", written["synthetic"])
+        written["synthetic"] = views.synthetic_of(found, summary, engine, first.assumed_length)
+        views.show_synthetic(console, f"for {engine}", written["synthetic"])
     if compared is not None:
-        show_reconciliation(console, *compared)
+        views.show_reconciliation(console, *compared)
     say(console, *(() if by_law is None else by_law["findings"]))
     if options["records"] is not None:
         say(console, str(options["records"]))
     if options["as_json"]:
         more: dict[str, Any] = {"acceptance_length": asdict(mean_length), "nextn": [asdict(one) for one in planned]}
-        more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}
+        more |= {} if compared is None else {"reconciliation": views.plain_reconciliation(*compared)}
         more |= {} if by_law is None else {"by_law": by_law}
         print_json(summary.as_json() | more | {"sanity": [*notes, *sane]} | written)
 
@@ -313,8 +312,12 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
         return
     say(console, " ".join([_advice(summary), *_of_yours(summary)]), *_not_stated(summary), style="bold")
     if not times.by_batch:
-        said = f"Assumes that a pass takes {1e3 * times.alone():.3g} ms at every K. For passes that grow with K and "
-        say(console, f"{said}batch{'' if summary.schedule else ', and K by batch'}: --verify-token-time or --passes.")
+        by_batch = "" if summary.schedule else ", and K by batch"
+        say(
+            console,
+            f"Assumes that a pass takes {1e3 * times.alone():.3g} ms at every K{_pays(summary, times)}. For passes "
+            f"that grow with K and batch{by_batch}: --verify-token-time or --passes.",
+        )
     if times.round_trip:
         say(console, "Messages over the link are not charged: hlm plan --acceptance charges them.")
     say(console, *_crossing(summary, batch), style="bold")
@@ -386,6 +389,14 @@ def _crossing(summary: Summary, batch: int) -> list[str]:
         said = f"pays at every large batch{beyond}"
         ends = f"by the least tokens of the intervals it loses from {low} on" if low != "never" else ""
     return [f"With these times drafting {said}{f' ({ends})' if ends and not isnan(found.low) else ''}."]
+
+
+def _pays(summary: Summary, times: RoundTimes) -> str:
+    if not summary.best:
+        return ""
+    tokens = next(length.tokens for length in summary.lengths if length.draft_length == summary.best)
+    ratio = times.longest_pass(summary.best, tokens)
+    return f" (K = {summary.best} pays until one over {summary.best + 1} tokens takes {ratio:.2f} times as long)"
 
 
 def _advice(summary: Summary) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import wraps
@@ -13,7 +12,7 @@ import click
 
 from validation.cli.display import open_console, progress_bar, waiting
 from validation.cli.options import AT_LEAST_1, PLACE, collection_options, option, pair_options, quiet_option, together
-from validation.cli.run import collect_trace, tell_notes, typed_command
+from validation.cli.run import collect_trace, tell_next, tell_notes, tell_stored, typed_command
 from validation.cli.tables import say
 from validation.errors import UserError
 from validation.trace.remote import Place, RemotePath
@@ -144,7 +143,7 @@ def collect(
     else:
         own = asked.settings | ({"positions": None} if once else {}) | ({} if batch is None else {"batch": batch})
         collect_here(console, replace(asked, settings=own), prompts, lambda pair: out)
-    say(console, shlex.join(["python3", "hlm", "validate", "--trace", str(out)]))
+    tell_next(console, out)
 
 
 def _collect_shard(
@@ -191,7 +190,4 @@ def merge(shards: tuple[Path, ...], out: Place, fresh: bool, quiet: bool) -> Non
     console = open_console(quiet=quiet)
     with progress_bar(console) as report:
         trace = merge_shards(shards, out, progress=report, command=typed_command(), fresh=fresh)
-    for note in trace.manifest["notes"]:
-        say(console, note)
-    console.print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}.")
-    say(console, shlex.join(["python3", "hlm", "validate", "--trace", str(out)]))
+    tell_stored(console, trace, out)

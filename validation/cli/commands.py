@@ -18,15 +18,13 @@ from validation.cli.display import open_console, waiting
 from validation.cli.doctor import doctor
 from validation.cli.dry_run import show_dry_run
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, Verdict
-from validation.cli.imports import import_
-from validation.cli.link import link
-from validation.cli.options import FILE, PLACE, SEED, json_option, option, quiet_option
+from validation.cli.imports import import_, top_k
+from validation.cli.options import FILE, PLACE, SEED, json_option, option, output_options, quiet_option
 from validation.cli.plan import plan
 from validation.cli.refusals import refusals
 from validation.cli.reproduce import reproduce
 from validation.cli.run import finish_run, open_stored, print_json, run_folder, run_name, typed_command
-from validation.cli.serve import serve
-from validation.cli.top_k import top_k
+from validation.cli.serve import link, serve
 from validation.errors import UserError, naming
 from validation.installed import GROUPS, is_clone
 from validation.trace.remote import Place
@@ -84,8 +82,7 @@ def main() -> None:
     is_flag=True,
 )
 @option("--scheduler", "Check on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
-@quiet_option
-@json_option
+@output_options
 def validate(
     asked: Collection, out: Path | None, stored: Place | None, own_file: Path | None, as_json: bool, **given: Any
 ) -> None:

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.cli.display import decoded_lines, decoded_screen, open_console, progress_bar, waiting
-from validation.cli.options import (
-    AT_LEAST_1,
-    FILE,
-    SEED,
-    chat_option,
-    json_option,
-    option,
-    quiet_option,
-    version_options,
-)
+from validation.cli.options import AT_LEAST_1, FILE, SEED, chat_option, option, output_options, version_options
 from validation.cli.run import print_json, tell_notes
 from validation.cli.tables import say
 from validation.errors import UserError, naming
@@ -43,8 +34,7 @@ if TYPE_CHECKING:
 @option("--seed", None, SEED, default=1)
 @option("--device", "auto, cpu, cuda, cuda:1, and so on.", default="auto")
 @option("--dtype", "Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
-@quiet_option
-@json_option
+@output_options
 def decode(
     name: str, run: Path, prompts: Path | None, only: tuple[str, ...], policy: Path | None, **options: Any
 ) -> None:

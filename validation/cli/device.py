@@ -12,20 +12,7 @@ import click
 
 from validation.cli.device_texts import append_text, mark_of, stored_texts, told, write_text
 from validation.cli.display import open_console, waiting
-from validation.cli.options import (
-    AT_LEAST_0,
-    AT_LEAST_1,
-    DEVICE,
-    DRAFT_TIME,
-    DTYPE,
-    FILE,
-    KEY,
-    SEED,
-    chat_option,
-    json_option,
-    option,
-    quiet_option,
-)
+from validation.cli.options import AT_LEAST_1, FILE, KEY, SEED, chat_option, model_options, option, output_options
 from validation.cli.run import print_json
 from validation.cli.tables import say
 from validation.errors import UserError, naming
@@ -74,7 +61,7 @@ BY_ENGINE = ("shared seed", "fixed K", "block verification")
     "With --audit: keep drafts only as far as the audits so far prove the policy's promise.",
     is_flag=True,
 )
-@option("--temperature", "Of both models.  [default: 1, or the policy's]", AT_LEAST_0)
+@option("--temperature", "Of both models.  [default: 1, or the policy's]", click.FloatRange(min=0.0))
 @option("--top-p", None, click.FloatRange(0, 1, min_open=True), default=1.0)
 @option("--seed", None, SEED, default=1)
 @option("--patience", "How long the server may be away.", default="30s")
@@ -88,11 +75,8 @@ BY_ENGINE = ("shared seed", "fixed K", "block verification")
 @option("--record", "Append what happens in each round here, for `hlm plan --run`: docs/run.md.", FILE)
 @KEY
 @option("--ca", "The certificate to trust for wss://.  [default: the system's]", FILE, metavar="CERT")
-@DRAFT_TIME
-@DEVICE
-@DTYPE
-@quiet_option
-@json_option
+@model_options
+@output_options
 def device(**options: Any) -> None:
     """Write texts whose drafts a server verifies; a vLLM server may be the other end (--engine).
 

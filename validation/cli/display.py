@@ -85,7 +85,7 @@ def _kinds_in_words(results: Results) -> str:
     said += f", {simulated} on simulated instances, which are the same for every pair." if simulated else "."
     said = f"{said} {certified.sentence(len(certified.tallies.keys() - results.tallies.keys()))}".strip()
     newer = len(known - results.tallies.keys() - certified.tallies.keys())
-    said += f" {newer} are newer than the release and were not checked; --all-claims does." if newer else ""
+    said += f" {newer} are newer than that check and were not checked; --all-claims does." if newer else ""
     false = " ".join(f"{kind.capitalize()}: {KINDS[kind]}." for kind in FALSE.values())
     return f"{said}\n{false} Each fails on its counterexample; the report says how often here."
 

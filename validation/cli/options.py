@@ -91,16 +91,19 @@ SEED = click.IntRange(0, 2**63 - 1)
 """What all generators of random numbers take."""
 FILE = click.Path(path_type=Path)
 AT_LEAST_0, AT_LEAST_1 = click.FloatRange(min=0.0), click.IntRange(min=1)
-DEVICE = option("--device", "auto, cpu, cuda, cuda:1, ...", default="auto")
+_DEVICE = option("--device", "auto, cpu, cuda, cuda:1, ...", default="auto")
 DTYPE = option("--dtype", "Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
 KEY = option("--key", "A file with a secret of 16 to 64 bytes; the server's may have more, one a line.", FILE)
 DRAFT_TIME = option("--draft-time", "Each pass of the draft takes at least so long.", default="0ms")
+model_options = together(DRAFT_TIME, _DEVICE, DTYPE)
+"""The options of a side of a link, which runs one model."""
 
 chat_option = option("--chat", "Make each prompt a turn of the user, by the tokenizer's chat template.", is_flag=True)
 quiet_option = option("--quiet -q", "Print nothing but errors; see the exit code.", is_flag=True)
 json_option = option(
     "--json as_json", "Print one JSON object; all else goes to the error output.", is_flag=True, group="Output"
 )
+output_options = together(quiet_option, json_option)
 version_options = together(
     option("--base", "The base model of an adapter given as --target.  [default: as the adapter says]"),
     option(

@@ -1,5 +1,6 @@
 """Views of ``hlm plan``: the answer, the table of policies, all columns, the users of a band, and the picture."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from validation.cli.tables import print_table, say
-from validation.decoding.methods.rows import DEVICE, UNRUN
+from validation.decoding.methods.rows import DEVICE, STREAMED, UNRUN
 from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row
 from validation.planning.result import Result
@@ -24,7 +25,7 @@ from validation.printable import counted
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token", "fair": "tok/s each"}
 """The column that decides, by the objective."""
 NONE = "–"
-WIDEST_NAME = 26  # characters, so that the table fits 80 columns
+WIDEST_NAME = 33  # characters, so that the table fits 80 columns
 _LEAST = 1e-12  # seconds of a server for a token
 MANY = 1e6  # times as many users, which no server takes time for
 CELLS = {
@@ -67,9 +68,10 @@ def show(console: Console, result: Result, about: Sequence[str]) -> None:
 def _print_policies(console: Console, result: Result) -> None:
     together, best = is_together(result.asked), result.row_of(result.asked.best)
     objective = result.asked.setting.objective
-    whose = result.asked.name if together else "one user"
-    speeds = DECIDES.get(objective, f"tokens/s of\n{whose}") if objective != "capacity" else "tokens/s of\none user"
-    heads = ("policy", f"{speeds} (m)", "users, ×, of a\nfull server (m)", "risk of\na text", "bits up\n(m)")
+    whose = (result.asked.name if together else "one user").replace(" ", "\n")
+    speeds = f"tokens/s\nof {whose}"
+    speeds = DECIDES.get(objective, speeds) if objective != "capacity" else speeds
+    heads = ("policy", f"{speeds} (m)", "users, ×,\nof a full\nserver (m)", "risk of\na text", "bits up\n(m)")
     lines, rows = [], [row for row in ordered(result) if row.policy not in UNRUN]
     most = 1.0 / _full_server(result)[1].value
     for row in rows:
@@ -88,8 +90,8 @@ def _legend(result: Result) -> str:
     marks = "c: measured, with a limit that other prompts set and a sample may exceed; " if calibrated else ""
     speeds = "at the median rate" if is_together(result.asked) else "in the mean over time"
     return (
-        f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: whatever the "
-        "link carries. Risk: bound on a text's mean total "
+        f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: over those of "
+        f"{with_length(_full_server(result)[1])}, whatever the link carries. Risk: bound on a text's mean total "
         "variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: docs/choose.md. Every "
         "column, option and bound: --all."
     )
@@ -117,10 +119,11 @@ def _most_users(result: Result) -> str:
         rivals = [base] if base in equal else [one for one in equal if not one.option.row.ours]
         best = sorted(rivals, key=lambda one: (one.second, one.family == DEVICE))[-1:]
         best += [one for one in equal if one.option.row.ours and base not in equal]
-        about = [] if base in best else [most if times > MANY else f"{most} times those of {with_length(base)}"]
-        about += [] if is_together(result.asked) else [f"one user alone gets {three_digits(best[0].second)} tokens/s"]
-        names = ", or ".join(map(with_length, best))
-        return f"{names} ({'; '.join(about)})" if about else names
+        many = most if times > MANY else f"{most} times"
+        those = f"{many} those of {with_length(base)}" if listed is aim.best and times <= MANY else many
+        alone = [] if is_together(result.asked) else [f"one user alone gets {three_digits(best[0].second)} tokens/s"]
+        about = ", and ".join([*([] if base in best else [those]), *alone])
+        return f"{', or '.join(map(with_length, best))}{about and ': '}{about}"
 
     texts = counted(aim.setting.server_batch, "text")
     said = f"A full server, {texts} a pass, carries most users within the limits with {named(aim.best, aim.rows)}"
@@ -134,7 +137,14 @@ def _with_breaks(row: Row, *, lengths: bool = False) -> str:
     name = NAMES.get(row.policy, row.policy)
     length = row.draft_length.value or 0.0
     longer = f"{name}, K = {length:g}"
-    if lengths and not row.breaks and length >= 1 and length % 1 == 0 and len(longer) <= WIDEST_NAME:
+    if (
+        lengths
+        and row.policy != STREAMED
+        and not row.breaks
+        and length >= 1
+        and length % 1 == 0
+        and len(longer) <= WIDEST_NAME
+    ):
         name = longer
     return f"{name} (breaks {', '.join(row.breaks)})" if row.breaks else name
 
@@ -234,6 +244,8 @@ def draw(result: Result, setting: str, path: Path) -> None:
     what = "tokens/s of one user, in the mean over time" if alone else decides
     use, number = (line.partition(end)[0] for line, end in zip(result.answer, (";", f"; {asked.name}"), strict=False))
     title = f"{use.partition(' (vLLM')[0]}. {number}."
+    flat = re.search(r"a pass [^;(]*takes no longer", " ".join(result.assumed))
+    setting += f". Assumed: {flat[0]}" if flat else ""
     with house_style():
         rows = ordered(result)
         figure, (axes,) = canvas((1.6 * COLUMN[0], 1.0 + 0.22 * len(rows)))

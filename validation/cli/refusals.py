@@ -1,8 +1,10 @@
 """Report errors on the command line: one sentence with the path and the remedy, and exit code 2."""
 
 import errno
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
@@ -12,36 +14,9 @@ from validation.errors import UserError
 from validation.installed import as_typed
 from validation.models.devices import memory_errors
 
-REMEDIES = {
-    errno.ENOSPC: "the disk is full; free some space and run the same command again",
-    errno.EDQUOT: "your share of the disk is full; free some space and run the same command again",
-    errno.EFBIG: "a file there would be larger than is allowed; raise the limit (ulimit -f), or choose another place",
-    errno.EROFS: "it lies on a read-only file system; choose another place",
-    **dict.fromkeys((errno.EACCES, errno.EPERM), "permission denied; change its permissions, or choose another place"),
-    errno.ENOTDIR: "a file lies where a folder is needed; move it away, or choose another place",
-    errno.EEXIST: "a file lies where a folder is needed; move it away, or choose another place",
-    errno.EISDIR: "it is a folder, and a file is needed; check the path",
-    errno.ENAMETOOLONG: "the name is too long (most systems allow 255 bytes); choose a shorter one",
-    errno.ELOOP: "symbolic links lead round in a circle there; fix the link, or choose another place",
-    errno.ENOENT: "there is no such file or folder; check the path",
-    errno.EMFILE: "too many files are open; raise the limit (ulimit -n) and run the same command again",
-    errno.EIO: "the disk reports an error; check it, or choose another place",
-}
-RENAMED = {
-    **{"--draft-ms": "--draft-time 12ms", "--verify-ms": "--verify-time 30ms", "--rtt-ms": "--rtt 20ms"},
-    **{"--server-draft-ms": "--server-draft-time 5ms", "--between-ms": "--between-time 2ms"},
-    **{"--verify-us-per-token": "--verify-token-time 300us", "--draft-us-per-token": "--draft-token-time 50us"},
-    **{"--step-ms": "--step-time 40ms,44ms", "--tokens-per-s": "--speed 50/s,60/s"},
-    **{"--call-seconds": "--call-time 60s", "--device-w": "--device-power 5W", "--transmit-w": "--transmit-power 1W"},
-    **dict.fromkeys(("plan --draft", "plan --target"), "hlm validate --draft A --target B, then hlm plan --trace RUN"),
-    **{"audit UsageError": "--sampler FILE.py:FUNCTION", "import MissingParameter": "--draft, --target and --out"},
-    **{"--num-speculative-tokens": "--draft-length 3", "--schedule": "--settings vllm"},
-    **{"--sglang": "--settings sglang", "--profile": "--synthetic vllm", "link --trace": "--link"},
-    **{"repro": "hlm publish", "plan --confidence": "--all: its intervals are at 95%"},
-    **{"plan --price": "--server-price 1", "audit --trace": "--target MODEL, or hlm validate --trace RUN"},
-    **{"reproduce --task": "--study NAME; tasks that are up to date are skipped"},
-}
-"""Options and commands by another name, an older one or an engine's, and what is written here."""
+_TEXTS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("remedies.toml").read_text(encoding="utf-8"))
+REMEDIES = {getattr(errno, name): said for name, said in _TEXTS["system"].items()}
+RENAMED = _TEXTS["renamed"]
 
 
 class Refusal(click.ClickException):

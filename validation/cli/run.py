@@ -79,6 +79,17 @@ def tell_notes(console: Console, pair: Pair) -> None:
             click.echo(note, err=True)
 
 
+def tell_stored(console: Console, trace: Trace, place: Place) -> None:
+    """Print the notes and the size of a new trace, and the command that checks it."""
+    say(console, *trace.manifest["notes"])
+    console.print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}.")
+    tell_next(console, place)
+
+
+def tell_next(console: Console, place: Place) -> None:
+    say(console, shlex.join(["python3", "hlm", "validate", "--trace", str(place)]))
+
+
 def open_stored(console: Console, path: Place) -> Trace:
     """Open a stored trace of any kind, and verify every byte: in a folder now, in a store when it is read."""
     from validation.trace.reader import LISTS, LOGITS, open_trace

@@ -89,10 +89,8 @@ def _answer_start(where: str, answer: Mapping[str, Any]) -> int | None:
 
 
 def _engine(where: str, answer: Any) -> tuple[str, Any]:
-    if not isinstance(answer, Mapping):
-        raise UserError(f"{where} is not an answer of an engine; an object is needed.")
-    choices = answer.get("choices")
-    if answer.get("prompt_logprobs") is None and isinstance(choices, list) and choices:
+    choices = answer.get("choices") if isinstance(answer, Mapping) else None
+    if isinstance(choices, list) and choices and answer.get("prompt_logprobs") is None:
         if len(choices) > 1:
             raise UserError(f"{where} has {len(choices)} choices; ask for one (n = 1).")
         answer = choices[0]

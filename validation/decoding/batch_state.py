@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.decoding.kv_cache import CachedModel
 from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.session import Draft, Session
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from validation.decoding.methods.base import Method
 
-Array = NDArray[Any]
 DRAFT, TARGET = "draft", "target"  # the two models
 NOT_BEGUN = -1  # value of the draft length for a round that has not begun
 
@@ -200,6 +199,11 @@ class BatchState:
         for slot in slots.tolist():
             self.seconds[which][slot] += share
             self.passes[which][slot] += 1
+
+    def spent(self, slot: int) -> dict[str, Any]:
+        """Return the seconds and passes of both models in a slot's round, by the fields of :class:`Round`."""
+        seconds = {f"{model}_s": each[slot] for model, each in self.seconds.items()}
+        return seconds | {f"{model}_passes": each[slot] for model, each in self.passes.items()}
 
     def require_finite(self, which: str, slots: Array, mass: Array) -> None:
         """Raise if a distribution has non-finite or zero mass: ``mass`` (n,) are the sums for these slots."""

@@ -7,12 +7,11 @@ Methods with the same prompts get the same sets, so that two of them can be comp
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.errors import UserError
 from validation.estimates import CONFIDENCE, Estimate
 
-Array = NDArray[Any]
 DEFAULT_RESAMPLES, DEFAULT_SEED = 2000, 1
 
 

@@ -15,15 +15,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.errors import UserError
 from validation.models.devices import wait_for
 
 if TYPE_CHECKING:
     import torch
 
-Array = NDArray[Any]
 COUNTS_BACK = ("gpt_neo",)
 """Model families whose local attention counts back from the last position, so all slots are shifted to end there."""
 
@@ -194,12 +193,16 @@ class CachedModel:
         where = torch.from_numpy(positions).to(self.device)
         options["attention_mask"] = self._masks(positions, seen, offset)
         options["position_ids"] = where if seen <= self.context else where.clamp_max(self.context - 1)
+        logits: torch.Tensor = self._timed(ids, options).logits
+        return logits[..., : self.vocabulary] if logits.shape[-1] > self.vocabulary else logits
+
+    def _timed(self, ids: torch.Tensor, options: dict[str, Any]) -> Any:
         wait_for(self.device)
         began = time.perf_counter()
-        logits: torch.Tensor = self.model(ids, past_key_values=self._cache, use_cache=True, **options).logits
+        out = self.model(ids, past_key_values=self._cache, use_cache=True, **options)
         wait_for(self.device)
         self.seconds = time.perf_counter() - began
-        return logits[..., : self.vocabulary] if logits.shape[-1] > self.vocabulary else logits
+        return out
 
     def call_at_layers(self, call: Callable[[], None] | None) -> None:
         """Call a function in each layer of the passes to come, which gives a pass up if it raises; None ends this."""
@@ -283,14 +286,8 @@ class TreeModel(CachedModel):
         mask.masked_fill_(torch.from_numpy(~visible).to(self.device), self._hidden)
         place = torch.from_numpy(np.minimum(where, self.context - 1)).to(self.device)
         options: dict[str, Any] = {"attention_mask": mask[:, None], "position_ids": place}
-        options |= inputs or {}
-        if features:
-            options["output_hidden_states"] = True
-        wait_for(self.device)
-        began = time.perf_counter()
-        out = self.model(torch.from_numpy(ids).to(self.device), past_key_values=self._cache, use_cache=True, **options)
-        wait_for(self.device)
-        self.seconds = time.perf_counter() - began
+        options |= (inputs or {}) | ({"output_hidden_states": True} if features else {})
+        out = self._timed(torch.from_numpy(ids).to(self.device), options)
         self.stored = self.stored + counts
         return out.logits[..., : self.vocabulary], out.hidden_states[-1] if features else None
 

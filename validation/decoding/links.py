@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.channel import Rayleigh, Rician, db_to_linear, log_distance_gain, shannon_latency
 from hlmtheory.channel.latency import dbm_to_watts
+from validation.arrays import Array
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import Round
 from validation.decoding.seconds import Times, seconds
 
-Array = NDArray[Any]
 BANDWIDTH_HZ, K_FACTOR_DB = 1e7, 10.0  # W and the Rician K-factor of cu-hlm Section V
 AVERAGE_SNR_DB = tuple(range(-20, 11, 5))  # the average SNRs of cu-hlm Fig. 10, in its steps of 5 dB.
 _BLOCKS = 64  # fading blocks drawn at a time

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.collection.collect import encode_prompts
 from validation.decoding.batch_state import DRAFT, NOT_BEGUN, TARGET, BatchState, DecodingError
 from validation.decoding.kv_cache import TreeModel
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from validation.decoding.methods.trees import TreeMethod
     from validation.models.pair import Pair
 
-Array = NDArray[Any]
 DEFAULT_NEW_TOKENS, DEFAULT_BATCH, DEFAULT_SEED = 160, 16, 1
 PAPER_TIMES = (0.0256, 0.1046)  # seconds of a forward pass of TinyLlama-1.1B and Llama-2-13B: cu-hlm Section V
 
@@ -304,10 +303,7 @@ class Loop(BatchState):
                 down_bytes=self.method.reply(drafts, accepted),
                 dropped=dropped,
                 rounding=rounding,
-                draft_s=self.seconds[DRAFT][slot],
-                target_s=self.seconds[TARGET][slot],
-                draft_passes=self.passes[DRAFT][slot],
-                target_passes=self.passes[TARGET][slot],
+                **self.spent(slot),
             )
             rounds.append(now)
         return rounds
@@ -326,9 +322,7 @@ class Loop(BatchState):
         for slot, count in zip(slots.tolist(), self.skipped[slots].tolist(), strict=True):
             record = self.records[self.sequences[slot]]
             record.tokens = self.tokens[slot, self.prompt_end[slot] : self.kept_end[slot]].tolist()
-            record.last = Round(len(record.tokens) - count, skipped=count)
-            record.last.draft_s, record.last.target_s = self.seconds[DRAFT][slot], self.seconds[TARGET][slot]
-            record.last.draft_passes, record.last.target_passes = self.passes[DRAFT][slot], self.passes[TARGET][slot]
+            record.last = Round(len(record.tokens) - count, skipped=count, **self.spent(slot))
         if self.risk:
             self._add_last_risks(slots)
         for sequence in self.sequences[slots].tolist():
@@ -427,15 +421,13 @@ class TreeLoop(Loop):
         rounds = []
         for slot, (tree, (path, token, replaced)) in enumerate(zip(trees, walked, strict=True)):
             self._keep_path(slot, tree, path, token)
-            now = Round(position=int(position[slot]), drafted=len(tree), accepted=len(path))
+            now = Round(position=int(position[slot]), drafted=len(tree), accepted=len(path), **self.spent(slot))
             now.resampled, now.bonus = int(replaced), int(token >= 0 and not replaced)
             now.bits, now.bytes = messages[slot].bits, len(messages[slot].payload)
             outcome = TreeOutcome(int(self.sequences[slot]), tree, path, token, likeliest[slot])
             if features is not None:
                 outcome.features = features[slot, [0, *path]]
             now.down_bytes = self.method.tree_reply(outcome)
-            now.draft_s, now.target_s = self.seconds[DRAFT][slot], self.seconds[TARGET][slot]
-            now.draft_passes, now.target_passes = self.passes[DRAFT][slot], self.passes[TARGET][slot]
             rounds.append(now)
             self.method.learn_tree(outcome)
         self.mark_finished(slots)

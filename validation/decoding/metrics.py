@@ -10,14 +10,13 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.decoding import intervals
 from validation.decoding.records import SUMMED, GenerationRecord
 from validation.errors import UserError
 from validation.estimates import CONFIDENCE, Estimate
 
-Array = NDArray[Any]
 Columns = Mapping[str, Array]
 _FIELDS = attrgetter(*SUMMED)
 _PLACE = {name: column for column, name in enumerate(SUMMED)}

@@ -8,19 +8,16 @@ Acceptance uses no number behind a rejected draft. Block verification does, so i
 import hashlib
 import zlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.shared_seed import stream_key
+from validation.arrays import Array
 
 DRAFT, ACCEPT, REPLACE, SKIP = range(4)
 """Purpose of a random number: the draft, its acceptance, the server's token, and whether verification is skipped."""
 PURPOSES = 4
 _TEXT, _LINK, _EXTRA, _FINE, _AHEAD, _ROUND, _BLOCK = range(7)  # streams of a prompt
-
-Array = NDArray[Any]
 
 
 class Chance:

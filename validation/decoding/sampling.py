@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.shared_seed import race_winner
+from validation.arrays import Array
 
 if TYPE_CHECKING:
     import torch
 
-Array = NDArray[Any]
 BRANCHES = 64  # number of parts from which one random number chooses in :func:`draw`
 
 

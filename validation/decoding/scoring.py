@@ -6,14 +6,15 @@ and to the target model's own text. The embedding is not the papers', so compare
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.collection.collect import encode_prompts
 from validation.collection.prompts import Prompt
 from validation.decoding.random_streams import label
@@ -23,7 +24,6 @@ from validation.models.pair import Pair
 from validation.models.sources import quiet
 from validation.provenance import file_digest
 
-Array = NDArray[Any]
 Embed = Callable[[Sequence[str]], Array]
 Scores = dict[str, dict[str, Any]]
 BUNDLED = "all-MiniLM-L6-v2"
@@ -46,11 +46,8 @@ def score(
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Scores:
     scores: Scores = {key: dict(values) for key, values in (known or {}).items()}
-    if embed is None:
-        try:
-            embed = load_embedding()
-        except UserError:
-            embed = None
+    with suppress(UserError):  # without an embedding there is no similarity
+        embed = embed or load_embedding()
     embed = embed and remembering(embed)
     answers = {prompt.id: prompt.reference for prompt in prompts if prompt.reference is not None}
     theirs = dict(zip((record.prompt for record in of_target), _texts_of(pair, of_target), strict=True))

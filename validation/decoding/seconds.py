@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from validation.arrays import Array
+
 DRAFTS, PASSES, TRIPS = "drafts on the device", "passes on the server", "round trips"
 UP, DOWN = "the uplink", "the downlink"
 _NOTHING = 1e-9  # bits: what a sum of rounded numbers leaves

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.decoding.random_streams import Noise
 from validation.decoding.sampling import raced
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from validation.decoding.links import Channel
     from validation.models.pair import Pair
-
-Array = NDArray[Any]
 
 
 @dataclass(slots=True)

@@ -9,15 +9,12 @@ import heapq
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from validation.decoding.links import Channel
 from validation.decoding.records import GenerationRecord, Round
 
-Array = NDArray[Any]
 TICKS = 10**12  # ticks of the clock a second. Times are whole numbers, so that events at one time are seen to be.
 DRAFTED, SENT, ARRIVED, VERIFIED, ANSWERED = range(5)  # in the order in which events of one time happen
 

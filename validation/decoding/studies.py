@@ -127,9 +127,6 @@ class Decoded:
     def sources(self) -> list[str]:
         return list(dict.fromkeys(prompt["source"] for prompt in self.about["prompts"]))
 
-    def score(self, records: Sequence[GenerationRecord], name: str) -> list[float]:
-        return [self.scores[score_key(record)][name] for record in records]
-
 
 def decode_study(
     study: Study,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hlmtheory
+from validation.arrays import Index, Row
 from validation.claims.instances import InstanceDraws, row_arrays
 from validation.trace.reader import ARRAYS, Trace, TraceChunk, probabilities
 
@@ -21,9 +22,6 @@ CHUNKS_READ = 32  # chunks read at a time: 16 MiB of float16 logits
 OFFLINE_VALUES = 2**20  # probabilities sorted at a time for k*
 DRAWS = 20
 POINTS = np.arange(DRAWS + 1) / DRAWS  # possible values of u: 0, .05, …, 1
-
-Row = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

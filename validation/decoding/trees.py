@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.decoding.random_streams import Chance
 
-Array = NDArray[Any]
 ROOT = 0  # the node of the last kept token: it is no draft
 
 

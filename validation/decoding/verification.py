@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory import verification
+from validation.arrays import Array
 from validation.decoding.random_streams import ACCEPT, REPLACE
 from validation.decoding.sampling import distributions_of, draw, levels, probabilities_at, residual, without_token
 from validation.decoding.session import Draft, Session
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import torch
 
     from validation.decoding.methods.base import Method
-
-Array = NDArray[Any]
 
 
 @dataclass(slots=True)

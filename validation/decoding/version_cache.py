@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.decoding.kv_cache import CachedModel
 from validation.models.versions import VersionedTarget
 
 if TYPE_CHECKING:
     import torch
-
-Array = NDArray[Any]
 
 
 class _Memory:

@@ -1,12 +1,10 @@
 """Messages as bytes: integers of any width, one after the other, highest bit first."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from validation.arrays import Array
 
 
 def index_bits(vocabulary: int) -> int:

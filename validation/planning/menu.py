@@ -111,9 +111,13 @@ MENU: dict[str, Callable[[Evidence], Sequence[Option] | Iterator[Option]]] = {
     rows.SERVER: lambda known: [exact(rows.SERVER, "one exchange a token", known.profile.server)],
     rows.STREAM: lambda known: [exact(rows.STREAM, "no round trips", without_exchanges(known.profile.server))],
     rows.COLOCATED: colocated_options,
+    rows.OWN_GREEDY: lambda known: _by_length(
+        rows.OWN_GREEDY, "K = {}", at_server(known.profile.greedy, known.profile)
+    ),
     rows.OWN_TREE: lambda known: own_tree_options(known.profile),
     rows.DEVICE: _device,
     rows.FIXED: lambda known: _by_length(rows.FIXED, "K = {}", known.profile.full, top_k=known.whole),
+    rows.GREEDY: lambda known: _by_length(rows.GREEDY, "K = {}", known.profile.greedy),
     rows.HLM: lambda known: [exact(rows.HLM, "", _with_rows(known, 0), 1, top_k=known.whole)],
     rows.U_HLM: _u_hlm,
     rows.CU_HLM: _cu_hlm,

@@ -27,7 +27,7 @@ class Note(NamedTuple):
     of_device: bool = False  # whether it says so only where the answer has a device
 
 
-LENGTHS = (rows.COLOCATED, rows.KEEPING, rows.FIXED, rows.SQS, rows.FLEXSPEC, rows.CERTIFIED, rows.OURS)
+LENGTHS = (*rows.OWN_DRAFTS, rows.KEEPING, rows.FIXED, rows.GREEDY, rows.SQS, rows.FLEXSPEC, rows.CERTIFIED, rows.OURS)
 """Policies with a parameter K, but for rounds that end with a budget of bits."""
 
 

@@ -79,7 +79,7 @@ def _rival(option: Option, profile: Profile, classes: int) -> Option:
         return option
     if family in (rows.U_HLM, rows.CU_HLM) or option.budget_bits is not None or option.threshold > -math.inf:
         return replace(option, leak_bits=math.inf)
-    if family == rows.COLOCATED:
+    if family in rows.OWN_DRAFTS:
         if classes > most:
             return replace(option, leak_bits=math.log2(most + 1))
         counts[:, _DOWN] = counts[:, _PASSES] * (most + 1) * profile.server[:, _DOWN] / counts[:, _TOKENS]
@@ -87,6 +87,8 @@ def _rival(option: Option, profile: Profile, classes: int) -> Option:
     told = 0.0
     if family == rows.FIXED:
         row = width + 32.0 * profile.vocabulary
+    elif family == rows.GREEDY:
+        row = float(width)
     elif option.lattice is not None:
         lattice = option.lattice
         each = np.arange(1, most_counts(lattice, profile.vocabulary) + 1)

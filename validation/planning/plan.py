@@ -289,13 +289,10 @@ class Planner:
     def lengths(self, texts: Array | None = None) -> list[tuple[int, float, float]]:
         """Return K, tokens a round and tokens/s of a server with its own draft, by default on the held-out texts."""
         texts = self.split.test if texts is None else texts
-        totals = {int(option.draft_length): option.counts[texts].sum(axis=0) for option in self._own_drafts()}
+        own = self.candidates(rows.COLOCATED, self.setting)
+        totals = {int(option.draft_length): option.counts[texts].sum(axis=0) for option in own}
         passes, speeds = COUNTS.index("passes"), {k: np.mean(self.setting.speeds(total)) for k, total in totals.items()}
         return [(k, float(totals[k][0] / totals[k][passes]), float(speeds[k])) for k in sorted(totals)]
-
-    def _own_drafts(self) -> list[Option]:
-        pool = self.pool(self.setting)
-        return [pool.options[place] for place in pool.places[rows.COLOCATED]]
 
     def gain(self, option: Option, rival: Option) -> Estimate:
         """Return by how much an option is faster than a rival for one user on held-out prompts, relative."""
@@ -303,8 +300,9 @@ class Planner:
         return ratio(*map(self.setting.mean_seconds, counts)) + -1.0
 
     def alike(self, option: Option) -> tuple[int, int]:
-        """Return the least and the largest draft length of such a server whose speed prompts do not tell apart."""
-        lengths = [int(one.draft_length) for one in self._own_drafts() if not self.gain(option, one).sign]
+        """Return the least and the largest draft length of its policy whose speed prompts do not tell apart."""
+        others = self.candidates(option.family, self.setting)
+        lengths = [int(other.draft_length) for other in others if not self.gain(option, other).sign]
         return min([*lengths, int(option.draft_length)]), max([*lengths, int(option.draft_length)])
 
     def value_of(self, option: Option, setting: Setting) -> float:

@@ -73,6 +73,7 @@ class Positions:
     moved: Array  # (n, BINS), of the shared seed: P(draft in the bin | token y), less q_y/p_y in the bin of y
     uncertainty: Array  # (n,): u of one draft d that is drawn from q
     rejection: Array  # (n,): β of the same draft, (1 - p_d/q_d)⁺
+    greedy: Array  # (n,): whether the text's token is the draft model's likeliest; its p where the trace has no token
     sure: Array  # (n, MOST_CHILDREN): probability that one of 1, 2, ... drafts is accepted, as ``sure_drafts`` has it
 
     def losses(self, at: Callable[[Array], Array]) -> tuple[Array, Array]:
@@ -146,6 +147,7 @@ def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
         moved=moved,
         uncertainty=u[:, -1],
         rejection=np.maximum(0.0, 1.0 - p[at, d] / np.where(q[at, d] > 0, q[at, d], 1.0)),
+        greedy=np.where(known, y == q.argmax(axis=-1), p[at, q.argmax(axis=-1)]),
         sure=sure_drafts(p, q, index[:, : MOST_CHILDREN - 1], np.where(known, y, -1)),
     )
 

@@ -27,7 +27,7 @@ from validation.trace.sealed import checksum, read_sealed, write_sealed
 
 Array = NDArray[Any]
 
-VERSION = 11
+VERSION = 12
 DRAFT_LENGTHS = tuple(range(1, 9))
 BUDGETS = (100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0)  # Bits that end a round of c-sqs; 5,000 in the paper
 ADAPTIVE = tuple(number for number, lattice in enumerate(LATTICES) if lattice.k is None)
@@ -52,6 +52,7 @@ class Profile:
     blocks: Array  # (K, codecs - 1, texts, counts): rounds with K drafts of a codec that the server verifies by block
     split: Array  # (K, texts, counts): FlexSpec's rounds of K drafts, with q_d in 32 bits and a header of 16
     full: Array  # (K, texts, counts): rounds of K drafts with whole distributions
+    greedy: Array  # (K, texts, counts): rounds of K drafts, each the likeliest token of q, that go up as ids
     quantised: Array  # (K, lattices, texts, counts): rounds of K drafts of c-sqs, with the paper's bits
     budgeted: Array  # (adaptive lattices, budgets, texts, counts): c-sqs ends with the draft that uses up the budget
     single: Array  # (1 + thresholds, texts, counts): one draft, no bonus, sampled uncertainty, without draft bits
@@ -249,7 +250,9 @@ def _of_rounds(
     whole, zero = np.full_like(from_q, width + 32.0 * vocabulary), np.zeros_like(from_q)
     skip, first = _first_drafts(texts, accepted)
     rows, lattices = slice(1, 1 + len(LATTICES)), [number + 1 for number in ADAPTIVE]
-    by_length: dict[str, list[Array]] = {name: [] for name in ("planned", "blocks", "split", "full", "quantised")}
+    greedy = _along([text.greedy for text in texts])
+    kinds = ("planned", "blocks", "split", "full", "greedy", "quantised")
+    by_length: dict[str, list[Array]] = {name: [] for name in kinds}
     for k in DRAFT_LENGTHS:
         sent = message_bits(sizes, length, k, vocabulary)
         planned = [
@@ -269,6 +272,7 @@ def _of_rounds(
         by_length["blocks"].append(expected_counts(ratio, nothing[:, :SEEDED], length, k, wire=header, ratio=ratio))
         by_length["split"].append(expected_counts(from_q, bits[:, 0], length, k, wire=dssd))
         by_length["full"].append(expected_counts(from_q, whole, length, k, wire=plain))
+        by_length["greedy"].append(expected_counts(greedy, np.full_like(greedy, width), length, k, wire=plain))
         by_length["quantised"].append(expected_counts(accepted[:, rows], bits[:, rows], length, k, wire=plain))
     adaptive, spent = accepted[:, lattices], bits[:, lattices]
     budgeted = [expected_counts(adaptive, spent, length, until_spent(spent, most), wire=plain) for most in BUDGETS]
@@ -338,7 +342,7 @@ def _joined(tables: list[dict[str, Array]], known: bool, vocabulary: int, prompt
             table[name] = np.pad(table[name], more)
         table["owner"] = table["owner"] + offset
         offset += len(table["lengths"])
-    axis = {"planned": 3, "blocks": 2, "split": 1, "full": 1, "quantised": 2, "budgeted": 2, "single": 1}
+    axis = {"planned": 3, "blocks": 2, "split": 1, "full": 1, "greedy": 1, "quantised": 2, "budgeted": 2, "single": 1}
     columns = {name: np.concatenate([table[name] for table in tables], axis=axis.get(name, 0)) for name in tables[0]}
     kept = columns.pop("kept")
     sizes = np.stack([kept.mean(axis=0), np.quantile(kept, 0.95, axis=0)], axis=-1)

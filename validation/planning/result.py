@@ -8,7 +8,18 @@ import numpy as np
 
 from validation.acceptance.settings import SAMPLED_FAILS, tied_lengths
 from validation.acceptance.summary import FEWEST_CLUSTERS
-from validation.decoding.methods.rows import CERTIFIED, COLOCATED, DEVICE, OURS, OWN_TREE, SERVER, STREAM, STREAMED
+from validation.decoding.methods.rows import (
+    CERTIFIED,
+    COLOCATED,
+    DEVICE,
+    OURS,
+    OWN_DRAFTS,
+    OWN_GREEDY,
+    OWN_TREE,
+    SERVER,
+    STREAM,
+    STREAMED,
+)
 from validation.estimates import three_digits
 from validation.planning.aims import (
     FULL_SERVER,
@@ -26,11 +37,12 @@ from validation.planning.engine_counts import basis_said, counts_of, longest_rec
 from validation.planning.option import Note, Option
 from validation.planning.padding import said as padding_said
 from validation.planning.plan import Planner
+from validation.planning.profile import DRAFT_LENGTHS
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared
 from validation.planning.token_time import length_pays, wide_passes
-from validation.planning.verdict import answer_of, is_fixed_length, number_said
+from validation.planning.verdict import Said, answer_of, is_fixed_length, number_said
 
 _DUAL = "dual bound in the model of mean rounds"
 _AUDITED = f"hlm audit tests it ({SAMPLED_FAILS})"
@@ -112,29 +124,27 @@ def make(
         asked = next(aim for aim in aims if aim.name == FULL_SERVER)
     best = asked.best.option
     counts = evidence if "files" in evidence else None
-    said = None if counts is None else counts_of(counts, best, planner.setting.link.down_bps)
+    engine = None if counts is None else counts_of(counts, best, planner.setting.link.down_bps)
     gap, message_gain, ours = _bounds(planner)
-    guarantee = _guarantee(planner, best, counts)
-    row, basis = described(planner, asked, asked.best), basis_said(evidence, planner.split, best)
+    row = described(planner, asked, asked.best)
     each, load = ([], []) if shared is None else shared.said(best, planner.split.test)
-    each[1:1] = [] if shared is None else _pass_said(planner, asked.best, len(shared.users))
-    lengths = _lengths_said(planner, aims, asked, counts)
-    answer = answer_of(asked, row, guarantee, ", ".join([*each, basis]), said, lengths)
-    if risk := _risk_said(planner, asked):
-        answer.append(f"Risk: {risk}")
-    if shared is not None:
-        answer[3] += " (shared seed, streamed, is planned for one user alone)"
-    if planner.streamed is not None and (planner.setting.latency_s or planner.setting.energy_j):
-        answer[3] += " (shared seed, streamed, is not planned under limits of latency or energy)"
+    said = Said(
+        guarantee=f"{_guarantee(planner, best, counts)} {_greedy_said(asked)}".rstrip(),
+        basis=", ".join([*each, basis_said(evidence, planner.split, best)]),
+        condition="" if shared is None else _pass_said(planner, asked.best, len(shared.users)),
+        lengths=_lengths_said(planner, aims, asked, counts),
+        unplanned=_unplanned_said(planner, shared),
+        risk=_risk_said(planner, asked),
+    )
     return Result(
         rows=[described(planner, asked, one) for one in asked.rows],
         aims=aims,
         asked=asked,
-        answer=answer,
+        answer=answer_of(asked, row, said, engine),
         binds=planner.binding(best),
         gap=gap,
         message_gain=message_gain,
-        guarantee=guarantee,
+        guarantee=said.guarantee,
         assumed=_assumed(planner, request, best, counts),
         notes=[
             *load,
@@ -146,17 +156,33 @@ def make(
     )
 
 
-def _pass_said(planner: Planner, best: Listed, users: int) -> list[str]:
+def _unplanned_said(planner: Planner, shared: Shared | None) -> str:
+    if shared is not None:
+        return " (shared seed, streamed, is planned for one user alone)"
+    if planner.streamed is not None and (planner.setting.latency_s or planner.setting.energy_j):
+        return " (shared seed, streamed, is not planned under limits of latency or energy)"
+    return ""
+
+
+def _greedy_said(asked: Aim) -> str:
+    """Say what greedy drafts give where the answer is a server that samples its drafts."""
+    greedy = asked.best_of(lambda listed: listed.family == OWN_GREEDY)
+    if asked.best.family != COLOCATED or greedy is None:
+        return ""
+    return f"Greedy drafts, vLLM's default: {number_said(asked, greedy)}."
+
+
+def _pass_said(planner: Planner, best: Listed, users: int) -> str:
     """Say how many tokens a pass is taken to verify in the time of one for each user, and from when drafts lose."""
     setting = planner.setting
     batch = min(setting.server_batch, users)
     if batch < 2 or setting.passes is not None or setting.verify_token_s or not best.option.draft_length:
-        return []
+        return ""
     verify_ms = 1e3 * setting.verify_s
     until = length_pays(planner, setting, best.option) if is_fixed_length(best) else None
-    loses = f"; from {three_digits(verify_ms * until)} ms no drafts are as fast" if until else ""
+    loses = f", and from {three_digits(verify_ms * until)} ms no drafts are as fast" if until else ""
     tokens = f"{batch * (best.option.draft_length + 1):.0f} tokens of {batch} users"
-    return [f"if a pass over {tokens} takes {verify_ms:g} ms (assumed{loses})"]
+    return f"a pass over {tokens} is assumed to take {verify_ms:g} ms{loses}"
 
 
 def _lengths_said(planner: Planner, aims: Sequence[Aim], asked: Aim, counts: Mapping[str, Any] | None) -> list[str]:
@@ -171,7 +197,7 @@ def _lengths_said(planner: Planner, aims: Sequence[Aim], asked: Aim, counts: Map
     elif asked.name == ONE_USER and planner.split.prompts["test"] > 1 and asked.setting.objective == "throughput":
         tied = tied_lengths(planner.alike(best.option))
         said += [f"{tied} are not told apart by these prompts"] if tied else []
-        longest = best.option.draft_length == planner.lengths()[-1][0]
+        longest = best.option.draft_length == DRAFT_LENGTHS[-1]
         said += ["the longest that is planned"] if longest else []
         plain = next((one.option for one in asked.rows if one.family == STREAM), best.option)
         said += [] if planner.gain(best.option, plain).sign else ["not told apart from no drafts"]
@@ -315,9 +341,9 @@ def _any_message(gain: Number | None, ours: str) -> list[str]:
     if gain is None or gain.value is None:
         return []
     return [
-        "Even a message as short as token ids makes a device with one draft a position and rounds of a fixed length, "
-        "or a lossless one that drafts each position once while the server verifies what it gets, at most "
-        f"{1.0 + gain.value:.2f} times as fast as {ours} ({gain.basis})."
+        "Even a message as short as token ids makes a device that draws one draft a position from its model, in rounds "
+        "of a fixed length, or a lossless one that drafts each position once while the server verifies what it gets, "
+        f"at most {1.0 + gain.value:.2f} times as fast as {ours} ({gain.basis})."
     ]
 
 
@@ -342,9 +368,9 @@ def _guarantee(planner: Planner, option: Option, counts: Mapping[str, Any] | Non
     if counts is not None and option.draft_length:
         kept = f": {_AUDITED if counts['draft_sampling'] == 'sampled' else 'hlm audit tests it'}"
         return f"{_IF_KEPT}{kept if counts['verification'] else '; say which by --verification'}."
-    if option.family in (COLOCATED, OWN_TREE):
+    if option.family in (*OWN_DRAFTS, OWN_TREE):
         kept = "lossless if the engine verifies by block, as Sun et al. (proved)" if option.block else _IF_KEPT
-        return f"{kept}: {_AUDITED}."
+        return f"{kept}: {'hlm audit tests it' if option.family == OWN_GREEDY else _AUDITED}."
     return "lossless: each text has the target model's distribution (proved)."
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.methods.rows import COLOCATED, STREAM, UNRUN
+from validation.decoding.methods.rows import OWN_DRAFTS, STREAM, UNRUN
 from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.rounds import COUNTS
@@ -27,14 +27,14 @@ def wide_passes(planner: Planner, setting: Setting, best: Option) -> str:
     seconds = setting.server_seconds(each) + setting.verify_s * (RATIOS[:, None] - 1.0) * _wider(each)
     runs = pool.kept & np.array([option.family not in UNRUN for option in pool.options])
     own, plain = (
-        runs & np.array([option.family == family for option in pool.options]) for family in (COLOCATED, STREAM)
+        runs & np.array([option.family in families for option in pool.options]) for families in (OWN_DRAFTS, (STREAM,))
     )
     device = runs & np.array([option.row.device for option in pool.options])
-    chosen = length_pays(planner, setting, best) if best.family == COLOCATED and best.draft_length > 1 else None
+    chosen = length_pays(planner, setting, best) if best.family in OWN_DRAFTS and best.draft_length > 1 else None
     parts = (
         ("a server's drafts to pay", _until(seconds, own, plain), 2.0),
         (f"K = {best.draft_length:g} to pay", chosen, best.draft_length + 1.0),
-        ("devices to carry more users", _until(seconds, device, runs & ~device), 2.0),
+        ("devices with the best K then to carry more users", _until(seconds, device, runs & ~device), 2.0),
     )
     said = [f"{ratio:.2f} times as long over {n:g} for {what}" for what, ratio, n in parts if ratio]
     return f" than over one token of each text; it may take {', '.join(said)}" if said else ""
@@ -45,11 +45,13 @@ def length_pays(planner: Planner, setting: Setting, option: Option) -> float | N
 
     None if drafts pay at no such time.
     """
-    plain = next((other for other in planner.options if other.family == STREAM), option)
+    plain = next((other for other in planner.options if other.family == STREAM), None)
+    if plain is None:
+        return None
     totals = np.stack([each.counts[planner.split.test].sum(axis=0) for each in (option, plain)])
     each = totals / totals[:, :1]
     (seconds, without), (wider, narrow) = setting.server_seconds(each), _wider(each)
-    token = (without - seconds) / (setting.verify_s * (wider - narrow)) if wider > narrow else 0.0
+    token = (without - seconds) / (setting.verify_s * (wider - narrow))
     return float(1.0 + option.draft_length * token) if token > 0 else None
 
 
@@ -59,7 +61,10 @@ def _wider(each: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _until(seconds: NDArray[np.float64], some: NDArray[np.bool_], others: NDArray[np.bool_]) -> float | None:
-    """Return the first ratio at which some options no longer save time, or None; ``seconds`` is (ratios, options)."""
+    """Return the first ratio at which some options no longer save time; None if they never do, or always.
+
+    ``seconds`` is (ratios, options).
+    """
     if not (some.any() and others.any()):
         return None
     slower = seconds[:, some].min(axis=1) >= seconds[:, others].min(axis=1)

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from validation.decoding.methods.rows import COLOCATED, KEEPING, OURS, OWN_TREE, SERVER, STREAM
+from validation.decoding.methods.rows import COLOCATED, KEEPING, OURS, OWN_DRAFTS, OWN_TREE, SERVER, STREAM
 from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row
 from validation.planning.engine_counts import CountsSaid
@@ -111,33 +112,46 @@ def is_together(aim: Aim) -> bool:
     return aim.name not in (ONE_USER, FULL_SERVER)
 
 
-def answer_of(
-    asked: Aim, row: Row, guarantee: str, basis: str, counts: CountsSaid | None = None, lengths: Sequence[str] = ()
-) -> list[str]:
-    """Return the first lines of a plan: what to use, its speed, its guarantee, the strongest rival.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What the lines of an answer say besides the numbers of its aim; "" is left out."""
 
-    ``row`` is that of the option to use; ``counts`` are an engine's; ``lengths`` says which others are as good.
+    guarantee: str
+    basis: str  # of the speed: users, prompts or rounds
+    condition: str = ""  # under which the speed is at most so large
+    lengths: Sequence[str] = ()  # which other draft lengths are as good
+    unplanned: str = ""  # a rival that could not be planned
+    risk: str = ""  # what an allowed risk buys
+
+
+def answer_of(asked: Aim, row: Row, said: Said, counts: CountsSaid | None = None) -> list[str]:
+    """Return the first lines of a plan: what to use, its speed, its guarantee, the strongest rival, and its risk.
+
+    ``row`` is that of the option to use; ``counts`` are an engine's.
     """
     best = asked.best
     use, tied = plainest(asked, best)
-    told = [*lengths]
+    told = [*said.lengths]
     if is_fixed_length(best):
         length = f"{best.option.draft_length:g}"
         if counts is None or counts.engine.startswith("vllm"):
-            sampled = ", draft_sample_method = probabilistic" if counts is None or counts.sampled else ""
+            drawn = best.family == COLOCATED if counts is None else counts.sampled
+            sampled = ", draft_sample_method = probabilistic" if drawn else ""
             told.insert(0, f"vLLM: num_speculative_tokens = {length}{sampled}")
         use += f", K = {length} {'draft' if length == '1' else 'drafts'} a round"
     use += f" ({'; '.join(told)})" if told else ""
     use += "; ours is as good" if tied else ""
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     number = f"{number_said(asked, best)}{interval_said(asked, row, counts)}"
+    number = f"up to {number}: {said.condition}" if said.condition else number
     if asked.setting.objective == "capacity":
         number += f" (a single user gets {three_digits(row.tokens_per_s_mean.value or 0.0)} tokens/s)"
     return [
         f"Use: {use}; it needs {_needs(best)}",
-        f"{title}: {number}; {asked.name}, {basis}",
-        f"Guarantee: {guarantee}",
-        rival_said(asked, counts),
+        f"{title}: {number}; {asked.name}, {said.basis}",
+        f"Guarantee: {said.guarantee}",
+        f"{rival_said(asked, counts)}{said.unplanned}",
+        *([f"Risk: {said.risk}"] if said.risk else []),
     ]
 
 
@@ -157,50 +171,61 @@ def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str
 
 def is_fixed_length(listed: Listed) -> bool:
     """Return whether a policy is a server that drafts for itself, with a draft length and nothing else."""
-    return listed.family == COLOCATED and listed.option.fixed_length and not listed.option.block
+    return listed.family in OWN_DRAFTS and listed.option.fixed_length and not listed.option.block
 
 
 def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
-    """Name the strongest policy of the other kind than the answer, its number, what it needs and a rejection costs."""
+    """Name the strongest policies that are no variant of the answer, what they give, need, and lose by a rejection."""
     best, own = asked.best, asked.best.option.row.device
-    strongest = asked.best is asked.rival or plainest(asked, asked.best)[1]
+    strongest = best is asked.rival or plainest(asked, best)[1]
     rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
-    lossless = best.option.lossless
     title = (f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival") + " within the limits"
-    server = asked.best_of(lambda one: not one.option.row.device and one.family != best.family)
-    words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
-
-    def priced(listed: Listed) -> str:
-        share = f", {listed.value / best.value:.2f} {words}" if best.value > 0 else ""
-        return f"{number_said(asked, listed)}{share}"
-
-    named = [rival]
-    if server is not None and not own and (rival is None or server.value > rival.value):
-        exact = asked.best_of(lambda one: one.option.lossless and one.option.row.device)
-        lossy = lossless and rival is not None and not rival.option.lossless and exact is not None
-        rival = exact if lossy else rival
-        named = [rival, server]
+    server = None if own else _faster_server(asked, rival)
+    if server is not None:
         drafts = ", without drafts" if server.family in (SERVER, STREAM) else ""
-        title = f"Strongest rival: {with_length(server)}{drafts}: {priced(server)}; best with a device"
-        title += ", without loss" if lossy else ""
+        title = f"Strongest rival: {with_length(server)}{drafts}: {_priced(asked, server)}; best with a device"
+        exact = asked.best_of(lambda one: one.option.lossless and one.option.row.device)
+        if best.option.lossless and rival is not None and not rival.option.lossless and exact is not None:
+            rival, title = exact, f"{title}, without loss"
     if strongest and not own and counts is not None:
         title += " (counts cannot price SQS or shared seeds)"
     if rival is None:
-        said = f"{title}: none"
-    else:
-        name, tied = plainest(asked, rival)
-        said = f"{title}: {name}{', or ours' if tied else ''}: {priced(rival)}"
-        if not (best.option.lossless and rival.option.lossless):
-            said += " (lossless)" if rival.option.lossless else " (not lossless)"
-        said += f"; it needs {_needs(rival)}" if own or not strongest else ""
-        if counts is not None and rival.option.codec == 0:  # the target's distribution after a rejection
-            said += counts.rejection
-    if lossless and (rival is None or rival.option.lossless):
-        return said
-    exact = asked.best_of(lambda one: one.option.lossless and (not lossless or one.option.row.device is not own))
+        return f"{title}: none{_lossless_said(asked, [server])}"
+    name, tied = plainest(asked, rival)
+    said = f"{title}: {name}{', or ours' if tied else ''}: {_priced(asked, rival)}"
+    if not (best.option.lossless and rival.option.lossless):
+        said += " (lossless)" if rival.option.lossless else " (not lossless)"
+    said += f"; it needs {_needs(rival)}" if own or not strongest else ""
+    if counts is not None and rival.option.codec == 0:  # the target's distribution after a rejection
+        said += counts.rejection
+    return f"{said}{_lossless_said(asked, [rival, server])}"
+
+
+def _priced(asked: Aim, listed: Listed) -> str:
+    words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
+    share = f", {listed.value / asked.best.value:.2f} {words}" if asked.best.value > 0 else ""
+    return f"{number_said(asked, listed)}{share}"
+
+
+def _faster_server(asked: Aim, rival: Listed | None) -> Listed | None:
+    """Return the best server that is no variant of the answer and better than a rival; None if there is none."""
+    kind = OWN_DRAFTS if asked.best.family in OWN_DRAFTS else (asked.best.family,)
+    server = asked.best_of(lambda one: not one.option.row.device and one.family not in kind)
+    return server if server is not None and (rival is None or server.value > rival.value) else None
+
+
+def _lossless_said(asked: Aim, named: Sequence[Listed | None]) -> str:
+    """Name the best rival without loss where the answer, or the rival that is named first, loses something."""
+    best = asked.best
+    if best.option.lossless and (named[0] is None or named[0].option.lossless):
+        return ""
+    own = best.option.row.device
+    exact = asked.best_of(
+        lambda one: one.option.lossless and (not best.option.lossless or one.option.row.device is not own)
+    )
     if exact and any(one and one.option.lossless and one.value >= exact.value * (1 - AS_GOOD) for one in named):
-        return said
-    return f"{said}; without loss: {f'{plainest(asked, exact)[0]}: {priced(exact)}' if exact else 'none'}"
+        return ""
+    return f"; without loss: {f'{plainest(asked, exact)[0]}: {_priced(asked, exact)}' if exact else 'none'}"
 
 
 def _needs(listed: Listed) -> str:

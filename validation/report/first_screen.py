@@ -6,9 +6,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hlmtheory.claims import FALSE, Claim, Status
 from validation.claims.check import Results
-from validation.decoding.methods.rows import COLOCATED
+from validation.decoding.methods.rows import COLOCATED, OWN_GREEDY
 from validation.planning.plan import Planner
 from validation.planning.rounds import named
 from validation.planning.token_time import length_pays
@@ -67,14 +69,19 @@ def _row(title: str, counts: Sequence[Mapping[str, int]], **kind: Any) -> dict[s
     return {"title": title, "cells": cells, "total": sum(cells), "head": False, "outcome": "", "part": False} | kind
 
 
-def draft_lengths(planner: Planner) -> list[tuple[int, float, float, float, float | None]]:
-    """Return K, drafts and tokens a round, tokens/s, and how long a pass may take, of a server with its own draft."""
+def draft_lengths(planner: Planner) -> list[tuple[int, float, float, float, float, float | None]]:
+    """Return of a server with its own draft K, drafts and tokens a round, tokens/s, and how long a pass may take.
+
+    Beside tokens/s stand those of greedy drafts.
+    """
     rows = []
+    greedy = {option.draft_length: option for option in planner.candidates(OWN_GREEDY, planner.setting)}
     options = {int(option.draft_length): option for option in planner.candidates(COLOCATED, planner.setting)}
     for k, tokens, speed in planner.lengths():
         counts = named(options[k].counts[planner.split.test].sum(axis=0))
         drafts = float(counts["server_drafts"] / counts["passes"])
-        rows.append((k, drafts, tokens, speed, length_pays(planner, planner.setting, options[k])))
+        likeliest = float(np.mean(planner.setting.speeds(greedy[k].counts[planner.split.test].sum(axis=0))))
+        rows.append((k, drafts, tokens, speed, likeliest, length_pays(planner, planner.setting, options[k])))
     return rows
 
 

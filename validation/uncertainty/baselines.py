@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.claims.instances import InstanceDraws, row_arrays
 from validation.collection.collect import SCORED_ROWS, SCORED_VALUES, logits_from, prompt_ids
 from validation.errors import UserError
@@ -25,7 +25,6 @@ LARGEST_RATE = 0.1
 DEFAULT_POSITIONS = 2_000
 # The names of the two blocks of a layer in transformers.
 BLOCKS = frozenset({"self_attn", "attn", "attention", "mlp", "feed_forward"})
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

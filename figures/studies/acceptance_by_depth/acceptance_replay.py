@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from figures.studies.acceptance_by_depth import source_data as source
-from figures.studies.kit import SHELF, given, laws, stamp, store
+from figures.studies.kit import SHELF, given, laws, record, stamp, store
 from hlmtheory.draft_length import split_tokens
 from hlmtheory.draft_length.published import single_rate
 from hlmtheory.verification import expected_tokens
 from validation.plots.common.record import plain
-from validation.plots.common.stored import record
 from validation.plots.flexspec.counted import fate_of
 from validation.plots.ours.acceptance_by_depth import EXPERIMENT, REPLAY
 from validation.trace.reader import Trace, fingerprint, open_trace

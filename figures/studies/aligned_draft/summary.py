@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from figures.studies.kit import given, legend, picture, read
+from figures.studies.kit import given, legend, picture, read, record
 from validation.decoding.intervals import counts_of, divide, draw_texts, estimate
 from validation.plots.common.record import plain
-from validation.plots.common.stored import record
 from validation.plots.common.style import PAGE, axis, name_axes
 from validation.plots.flexspec.computed import STORED
 from validation.provenance import commit_of_code

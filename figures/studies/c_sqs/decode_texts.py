@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from figures.studies.kit import SHELF, given
+from figures.studies.kit import SHELF, given, record
 from validation.collection.prompts import Prompt, builtin_prompts, read_prompts
 from validation.decoding.kv_cache import CachedModel
 from validation.decoding.loop import PAPER_TIMES, decode
@@ -21,7 +21,7 @@ from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
 from validation.plots.c_sqs.texts import DRAFT_BITS, EXPERIMENT, MIDDLE_SIZE, MIDDLE_THRESHOLD, PATH, SIZES, SUMS
 from validation.plots.c_sqs.texts import THRESHOLDS as TAUS
-from validation.plots.common.stored import ROOT, record
+from validation.plots.common.stored import ROOT
 from validation.provenance import commit_of_code
 
 STORED = ROOT / "validation" / "plots" / "c_sqs" / "texts.json"

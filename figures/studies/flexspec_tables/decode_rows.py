@@ -11,12 +11,11 @@ import numpy as np
 
 from figures.studies.flexspec_tables import settings as s
 from figures.studies.flexspec_tables.settings import MAX_DRAFT_LENGTH, SEED, SETS, TEMPERATURES
-from figures.studies.kit import given, stamp
+from figures.studies.kit import given, record, stamp
 from validation.collection.prompts import Prompt
 from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.records import GenerationRecord
 from validation.decoding.sweep import read_records, sweep
-from validation.plots.common.stored import record
 from validation.training.texts import task_prompts
 
 FIELDS = ("drafted", "accepted", "resampled", "draft_passes", "target_passes", "bytes", "down_bytes")

@@ -22,7 +22,7 @@ from validation.acceptance.reconcile import Side
 from validation.acceptance.record import marked
 from validation.acceptance.summary import RoundTimes, Summary, summarise
 from validation.audit import ModelLaw, Processors, audit_sampler, server_sampler
-from validation.cli.reconciliation import laws_beside
+from validation.cli.acceptance_views import laws_beside
 from validation.collection.collect import Text, ids_of, teacher_forced_logits
 from validation.collection.import_logits import import_logits
 from validation.collection.prompts import builtin_prompts

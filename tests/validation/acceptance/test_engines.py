@@ -221,13 +221,25 @@ def test_two_scrapes_are_differenced(tmp_path):
     assert record.counts() == {3: (1, 1, 2, 0)}
     assert (record.num_spec_steps, record.num_draft_tokens) == (4, 12)
     for later, said in (
-        (scrape(4, 12, [3, 1, 0]), "a counter falls, vllm:spec_decode_num_drafts from 10 to 4"),
+        (scrape(4, 12, [3, 1, 0]), r"a counter falls, vllm:spec_decode_num_drafts_total\{engine=\S+ from 10 to 4"),
         (after.read_text().replace("1.7e+09", "1.8e+09"), "the counters began anew between the two scrapes"),
         (after.read_text().replace("accepted_tokens_total", "kept_tokens_total"), "the later scrape has no vllm:spec"),
         (after.read_text().rstrip("\n"), "ends without a line break, so the scrape may be cut off"),
     ):
         with pytest.raises(UserError, match=said):
             records_of(before, stored(tmp_path, "later.txt", later))
+    second = [
+        stored(tmp_path, "one.txt", scrape(50, 150, [30, 9, 1])),
+        stored(tmp_path, "two.txt", scrape(3, 9, [2, 0, 0])),
+    ]
+    texts = [
+        first.read_text() + other.read_text().replace('engine="0"', 'engine="1"')
+        for first, other in zip(
+            (before, stored(tmp_path, "more.txt", scrape(90, 270, [80, 40, 20]))), second, strict=True
+        )
+    ]
+    with pytest.raises(UserError, match=r'engine="1"\S+ from 50 to 3'):  # though the sum over both engines rises
+        records_of(stored(tmp_path, "f.txt", texts[0]), stored(tmp_path, "g.txt", texts[1]))
     for text, said in (("sglang:spec_accept_length 2.5\n", "counts no accepted drafts"), ("<html>", "is a web page")):
         with pytest.raises(UserError, match=said):
             records_of(stored(tmp_path, "other.txt", text))

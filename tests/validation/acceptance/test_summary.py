@@ -1,6 +1,7 @@
 """What records say together, and what other planners take from it, by hand and against simulated rounds."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -108,6 +109,14 @@ def test_copied_drafts_get_the_best_length_of_their_own_law():
         lost_by_fit.append(1 - replayed[unmarked.best] / max(replayed))
     assert max(lost_by_fit) > 0.05
     assert found.best == 0  # a draft of 40 ms does not pay, and that is said
+
+
+def test_a_pass_of_the_longest_time_makes_drafts_as_fast_as_none():
+    flat, tokens = RoundTimes(verify=0.03, draft=0.004, round_trip=0.002), 2.5
+    longer = replace(flat, verify_token=(flat.longest_pass(3, tokens) - 1.0) * flat.verify / 3)
+    longer = replace(longer, verify=flat.verify - longer.verify_token)  # over one token as before
+    assert tokens / longer.rounds(1, np.array([3]))[0] == pytest.approx(1.0 / longer.alone(), rel=1e-12)
+    assert longer.alone() == pytest.approx(flat.alone(), rel=1e-12)
 
 
 def test_the_best_length_by_batch():

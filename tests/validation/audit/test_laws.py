@@ -41,7 +41,8 @@ def test_rows_are_those_of_transformers(settings):
     }
     steps = LogitsProcessorList([kind(settings[name]) for name, kind in make.items() if name in settings])
     expected = steps(torch.from_numpy(contexts), torch.from_numpy(logits.copy())).softmax(dim=-1).numpy()
-    np.testing.assert_allclose(Processors(**settings).rows(logits, contexts.tolist()), expected, atol=1e-12)
+    found, _ = Processors(**settings).uncertain_rows(logits, contexts.tolist())
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_penalties_biases_and_the_smallest_length_are_those_of_vllm():
@@ -62,16 +63,15 @@ def test_penalties_biases_and_the_smallest_length_are_those_of_vllm():
     assert (law.next_rows(0, text)[0, :, 3] > 0).tolist() == [False, False, True, True]  # the third token may end it
     np.testing.assert_allclose(law.next_rows(0, text)[0, 3], made.uncertain_rows(logits[None], [[1, 2, 1]], 3)[0][0])
     with pytest.raises(UserError, match=r"names token 7; it must be in 0\.\.4"):
-        replace(made, logit_bias=((7, 1.0),)).rows(logits[None], [()])
+        replace(made, logit_bias=((7, 1.0),)).uncertain_rows(logits[None], [()])
 
 
 def test_the_order_changes_the_law():
     logits = np.log([[0.5, 0.3, 0.15, 0.05]])
     order = ("repetition_penalty", "top_k", "top_p", "min_p", "temperature")
     first = Processors(temperature=2.0, top_p=0.75)
-    last = Processors(temperature=2.0, top_p=0.75, order=order)
-    assert np.count_nonzero(first.rows(logits, [()])) == 3
-    assert np.count_nonzero(last.rows(logits, [()])) == 2
+    for made, kept in ((first, 3), (replace(first, order=order), 2)):
+        assert np.count_nonzero(made.uncertain_rows(logits, [()])[0]) == kept
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_model_gives_the_rows_of_a_plain_forward_pass(depth):
             ids = torch.tensor([[*prompt, *text]])
             with torch.inference_mode():
                 logits = model(input_ids=ids).logits[0, len(prompt) - 1 : -1].double().numpy()
-            np.testing.assert_allclose(row, made.rows(logits, [()] * depth), atol=1e-5)
+            np.testing.assert_allclose(row, made.uncertain_rows(logits, [()] * depth)[0], atol=1e-5)
 
 
 def test_a_repetition_penalty_counts_the_prompt_and_the_new_tokens():

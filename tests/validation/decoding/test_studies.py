@@ -64,7 +64,6 @@ def test_a_study_is_decoded_once_and_read_again(run_folder, tmp_path):
     assert set(second) == {"of", "nats", "nats_total", "similarity_large"}
     assert set(first) - set(second) == {"similarity_reference"}
     assert first["nats_total"] == pytest.approx(TOKENS * first["nats"])
-    assert study.score(study.by_method["HLM", "none"], "nats")[0] == study.scores["HLM | a | none"]["nats"]
     journal = (tmp_path / "run" / "decoded" / "hlm" / "journal.jsonl").read_bytes()
     assert run_folder("hlm").exit_code == 0
     assert (tmp_path / "run" / "decoded" / "hlm" / "journal.jsonl").read_bytes() == journal

@@ -36,7 +36,7 @@ def test_a_plan_that_loses_nothing_has_the_papers_own_threshold(made, profile):
 
 def test_a_round_with_the_longest_pass_takes_as_long_as_its_tokens_without_drafts(made):
     verify_s, draft_s = SETTING.verify_s, SETTING.own_draft_s
-    for k, drafts, tokens, speed, longest in draft_lengths(made):
+    for k, drafts, tokens, speed, _, longest in draft_lengths(made):
         assert 1.0 + (longest - 1.0) * drafts / k + drafts * draft_s / verify_s == pytest.approx(tokens)
         assert speed == pytest.approx(tokens / (verify_s + drafts * draft_s), rel=1e-3)
 

@@ -14,7 +14,7 @@ from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, FixedLength
+from validation.decoding.methods.multi_draft import Dssd, FixedLength, GreedyDrafts
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.rows import KEEPING, ROWS, STREAMED, Absent
@@ -53,6 +53,7 @@ CASES = {
     "cloud only": Case(CloudOnly, "one exchange a token", by_bytes=True),
     "HLM": Case(Hlm, ""),
     "fixed K": Case(lambda: FixedLength(2), "K = 2"),
+    "greedy drafts": Case(lambda: GreedyDrafts(2), "K = 2"),
     "DSSD": Case(lambda: Dssd(2), "K = 2"),
     "Planned": Case(
         lambda: Planned(DevicePolicy(V, 1.0, threshold_rule(1, None), DraftProbabilities())),
@@ -103,6 +104,8 @@ def test_counts_of_rounds(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     (draft, target), last = tables(0, length), 4
     if name == "K-SQS":  # a quantised row is of halves for any draft
         draft, target, last = np.random.default_rng(0).dirichlet(np.ones(V), len(draft)), draft, 2
+    if name == "greedy drafts":  # accepted with p, and replaced from p without the draft
+        draft, target, last = target, draft, 2
     cells = {DRAFT: 2, ACCEPT: 2, REPLACE: last}
     method = case.make()
     rows = all_texts(table_pair(draft, target), method, length, cells)

@@ -22,7 +22,19 @@ from hlmtheory.channel import Rayleigh
 from tests.validation.stored_traces import stored
 from validation.collection.collect import collect
 from validation.collection.prompts import builtin_prompts
-from validation.decoding.methods.rows import CERTIFIED, COLOCATED, CU_HLM, DEVICE, KEEPING, OURS, STREAMED, U_HLM, UNRUN
+from validation.decoding.methods.rows import (
+    CERTIFIED,
+    COLOCATED,
+    CU_HLM,
+    DEVICE,
+    KEEPING,
+    OURS,
+    OWN_DRAFTS,
+    OWN_GREEDY,
+    STREAMED,
+    U_HLM,
+    UNRUN,
+)
 from validation.errors import UserError
 from validation.models.pair import load_pair
 from validation.planning import shared
@@ -271,9 +283,10 @@ def check_rival(oracle: "Oracle", values, allowed, best: int, aim) -> None:
     families = np.array([option.family for option in oracle.options])
     ours = np.isin(families, [OURS, STREAMED, CERTIFIED])
     other_kind = oracle.device != oracle.device[best]
+    other = ~np.isin(families, OWN_DRAFTS if aim.best.family in OWN_DRAFTS else aim.best.family)
     pools = [allowed & ~ours] if said.startswith("Strongest rival within") else [allowed & other_kind]
     if said.startswith("Strongest rival: "):
-        pools.insert(0, allowed & ~oracle.device & (families != aim.best.family))
+        pools.insert(0, allowed & ~oracle.device & other)
     lossy = not aim.best.option.lossless
     if "with a device, without loss" in said:
         pools[-1] = pools[-1] & oracle.lossless
@@ -282,7 +295,7 @@ def check_rival(oracle: "Oracle", values, allowed, best: int, aim) -> None:
         pools.append(allowed & oracle.lossless & (other_kind | lossy))
     numbers = [values[pool].max(initial=0.0) for pool in pools]
     if said.startswith("Strongest rival"):  # of all policies but the answer's, and but ours if the answer is ours
-        every = allowed & (families != aim.best.family) & ~(ours & ours[best])
+        every = allowed & other & ~(ours & ours[best])
         assert values[every].max(initial=0.0) == max(numbers[:rivals]), (said, oracle.s)
     unit = "tokens/s" if aim.setting.objective in ("throughput", "goodput") else "(?:ms of the server )?for a token"
     heard = [float(x.replace(",", "")) for x in re.findall(rf"{NUMBER} {unit}", said)]
@@ -346,7 +359,7 @@ def test_no_device_that_waits_in_turn_beats_a_server_that_drafts_as_fast(pairs):
         oracle = Oracle(counted, replace(setting, latency_s=None, energy_j=None))
         values = np.where(oracle.kept, oracle.value("one user"), 0.0)
         families = np.array([option.family for option in oracle.options])
-        servers = values[np.isin(families, [COLOCATED, KEEPING, "server alone, streaming"])].max()
+        servers = values[np.isin(families, [COLOCATED, OWN_GREEDY, KEEPING, "server alone, streaming"])].max()
         assert values[np.isin(families, [OURS, CERTIFIED])].max() <= servers * (1 + 1e-6), setting
         exact = np.where(oracle.lossless, values, 0.0)
         in_turn = np.array(["tree" not in family and family != STREAMED for family in families])

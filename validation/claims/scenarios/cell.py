@@ -8,7 +8,6 @@ import math
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -22,9 +21,8 @@ from hlmtheory.ofdma import minmax_latency
 from hlmtheory.ofdma.shares import finish_times
 from hlmtheory.serving import Service, Task, peak_memory
 from hlmtheory.serving.costs import upload_bits
+from validation.arrays import Array
 from validation.claims.scenarios.edge import LONGEST_INPUT, LONGEST_OUTPUT, MAX_DRAFT_LENGTH, MEMORY, PAIRS, service
-
-Row = np.ndarray[Any, Any]
 
 LENGTHS = range(1, MAX_DRAFT_LENGTH + 1)
 
@@ -61,10 +59,10 @@ class Radio:
 class Users:
     """One draw of the users, arrays of shape (K,)."""
 
-    inputs: Row  # I_k and O_k, in tokens
-    outputs: Row
-    distance: Row  # distance from the base station, as a fraction of the radius
-    fading: Row  # ϱ_k ~ Exp(1)
+    inputs: Array  # I_k and O_k, in tokens
+    outputs: Array
+    distance: Array  # distance from the base station, as a fraction of the radius
+    fading: Array  # ϱ_k ~ Exp(1)
 
 
 def draw_users(seed: int, run: int, load: Load) -> Users:
@@ -77,7 +75,7 @@ def draw_users(seed: int, run: int, load: Load) -> Users:
     return Users(inputs, outputs, np.sqrt(part[2]), -np.log1p(-part[3]))
 
 
-def spectral_efficiency(users: Users, radio: Radio) -> Row:
+def spectral_efficiency(users: Users, radio: Radio) -> Array:
     """Return log₂(1 + p_k g_k/σ²), shape (K,); distances are at least 1 m, where g₀ is defined."""
     distance = np.maximum(users.distance * radio.radius_m, 1.0)
     reference = float(db_to_linear(radio.reference_gain_db))
@@ -85,7 +83,7 @@ def spectral_efficiency(users: Users, radio: Radio) -> Row:
     return np.asarray(np.log1p(radio.power_w * gain / float(dbm_to_watts(radio.noise_dbm))) / math.log(2.0))
 
 
-def upload_times(bits: Row, efficiency: Row, bandwidth_hz: float) -> tuple[float, float]:
+def upload_times(bits: Array, efficiency: Array, bandwidth_hz: float) -> tuple[float, float]:
     """Return T_com (16) in seconds with the optimal bandwidth shares, (27), and with equal shares."""
     cell = {"spectral_efficiency": efficiency, "bandwidth_hz": bandwidth_hz}
     equal = finish_times(bits, shares=np.full(len(bits), 1.0 / len(bits)), **cell)

@@ -11,16 +11,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.decoding.methods.rows import Absent, Format, Law
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
 from validation.decoding.wire import index_bits, pack
 
 if TYPE_CHECKING:
     import torch
-
-Array = NDArray[Any]
 
 
 class Method:

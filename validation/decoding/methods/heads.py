@@ -10,16 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
+from validation.arrays import Array
 from validation.decoding.kv_cache import TreeModel
 from validation.decoding.methods.registry import Family, entry, register
 from validation.decoding.methods.trees import LevelTree, TreeMethod
 from validation.decoding.session import Session
 from validation.decoding.trees import DraftTree, TreeOutcome, TreeRequest
 from validation.models.heads import EAGLE, MEDUSA, load_heads, read_settings, weights_mark
-
-Array = NDArray[Any]
 
 
 class _FromFeatures(TreeMethod):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, round_costs
 from hlmtheory.draft_length.optimum import surrogate_draft_length
 from hlmtheory.policy.answers import cut_answer, received_answer
 from hlmtheory.policy.device import ANSWER_BITS
+from validation.arrays import Array
 from validation.decoding.methods.base import Method, tokens_message
 from validation.decoding.methods.quantized import short_form
 from validation.decoding.methods.registry import BY_LENGTH, Family, Setup, entry, register
-from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC, OURS, Absent, Format, Law
+from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC, GREEDY, OURS, Absent, Format, Law
 from validation.decoding.methods.single_draft import CloudOnly
 from validation.decoding.sampling import distributions_of
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
@@ -25,7 +25,6 @@ from validation.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-Array = NDArray[Any]
 SD = Family.SPECULATIVE
 FLEXSPEC_DRAFT_S = 0.0085  # seconds of a draft on a Jetson AGX Orin: flexspec Table V
 SLOWEST_BPS = 1.0  # the rate for which a draft length is chosen while the link's rate is 0
@@ -47,7 +46,7 @@ class FixedLength(Method):
 class GreedyDrafts(FixedLength):
     """K certain drafts, each the draft model's likeliest token, so that no distribution is sent: what engines do."""
 
-    format, row = Format.TOKENS, Absent("the drafts of a plan's rows are drawn from q")
+    format, row = Format.TOKENS, GREEDY
     label = "greedy drafts (K = {})"
 
     def propose(self, step: Step) -> Proposal:

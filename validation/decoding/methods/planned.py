@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hlmtheory import wire
 from hlmtheory.policy.answers import answer_length
 from hlmtheory.policy.device_parts import DeviceDraft
+from validation.arrays import Array
 from validation.collection.fingerprint import fingerprints
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import cut
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from validation.models.pair import Pair
 
-Array = NDArray[Any]
 FILE = "policy.json"
 
 

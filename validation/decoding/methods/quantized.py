@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.codec import encode
 from hlmtheory.codec.messages import LatticeDraft
@@ -16,6 +15,7 @@ from hlmtheory.conformal.controller import smallest_support
 from hlmtheory.lattice import allocate, payload_bits, quantize, top_support
 from hlmtheory.lattice.quantization import distortion_bound_sharp
 from hlmtheory.wire import LatticeMessage
+from validation.arrays import Array
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import PLAIN, Family, entry, register
 from validation.decoding.methods.rows import SQS, Absent, Format
@@ -25,7 +25,6 @@ from validation.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-Array = NDArray[Any]
 BUDGET_BITS, RESOLUTION, LEARNING_RATE, EPSILON = 5000.0, 100, 0.001, 0.0005
 """c-sqs Section 4: B, ℓ, η and the target deviation."""
 NOT_PLANNED = Absent("the supports of a plan have K tokens, or a threshold")

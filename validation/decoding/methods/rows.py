@@ -42,7 +42,8 @@ class RowInfo:
 
 SERVER, STREAM, COLOCATED = "server alone", "server alone, streaming", "server with its own draft"
 OWN_TREE, DEVICE, FIXED = "server with its own tree", "device alone", "fixed K, full rows"
-KEEPING = "server keeping sure drafts"
+OWN_GREEDY, GREEDY, KEEPING = "server, greedy drafts", "greedy drafts", "server keeping sure drafts"
+OWN_DRAFTS = (COLOCATED, OWN_GREEDY)  # a server that drafts for itself, drawn from q or the likeliest token
 UNRUN = (KEEPING, OWN_TREE)  # by no engine that ran here
 HLM, U_HLM, CU_HLM, SQS, FLEXSPEC = "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec"
 SEED_TREE, CERTIFIED, STREAMED, OURS = "shared seed tree", "DSSD certified", "shared seed, streamed", "ours"
@@ -53,10 +54,12 @@ ROWS = {
         RowInfo(SERVER, device=False, file=True),
         RowInfo(STREAM, device=False, no_method="the texts of the server alone, without waits"),
         RowInfo(COLOCATED, device=False, no_method="the rounds of a device with the same drafts, without messages"),
+        RowInfo(OWN_GREEDY, device=False, no_method="the same"),
         RowInfo(KEEPING, device=False, calibrated=True, no_method="the same; no engine is known to do it"),
         RowInfo(OWN_TREE, device=False),
         RowInfo(DEVICE, calibrated=True, file=True),
         RowInfo(FIXED),
+        RowInfo(GREEDY),
         RowInfo(HLM),
         RowInfo(U_HLM, calibrated=True),
         RowInfo(CU_HLM, calibrated=True),

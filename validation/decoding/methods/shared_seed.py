@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from numpy.typing import NDArray
-
 from hlmtheory.shared_seed import race_list, race_winner
+from validation.arrays import Array
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.methods.registry import BY_LENGTH, PLAIN, Family, entry, register
 from validation.decoding.methods.rows import OURS, SEED_TREE, STREAMED, Format
@@ -14,8 +13,6 @@ from validation.decoding.sampling import distributions_of
 from validation.decoding.session import Draft, Message
 from validation.decoding.trees import ROOT, DraftTree, TreeRequest
 from validation.decoding.wire import index_bits, pack
-
-Array = NDArray[Any]
 
 
 @register(entry("shared seed", Family.SHARED_SEED, "ours", "d", default=BY_LENGTH))

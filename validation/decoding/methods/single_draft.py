@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.channel import vocabulary_payload_bits
 from hlmtheory.codec import encode, truncated_message
@@ -16,6 +15,7 @@ from hlmtheory.truncation.message import decoded_draft
 from hlmtheory.uncertainty import expected_uncertainty, sample_uncertainty
 from hlmtheory.uncertainty.binomial import DRAWS
 from hlmtheory.uncertainty.perturbation import MAX_TEMPERATURE
+from validation.arrays import Array
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import PLAIN, Family, Setup, entry, register
 from validation.decoding.methods.rows import CU_HLM, DEVICE, HLM, SERVER, U_HLM, Absent, Format, Law
@@ -23,7 +23,6 @@ from validation.decoding.random_streams import SKIP, Columns
 from validation.decoding.session import Draft, Message, Step
 from validation.decoding.wire import index_bits
 
-Array = NDArray[Any]
 BITS = 8  # b_prob of cu-hlm Section V
 CERTIFIED_BITS = (16, 24)
 """Bits of a probability of :class:`CuHlmCertified`: the usual number, and the number used if that is too coarse."""

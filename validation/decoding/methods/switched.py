@@ -11,16 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.policy.device_parts import DeviceDraft
 from hlmtheory.wire import CertifiedRows, DevicePolicy, StreamedTokens
+from validation.arrays import Array
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.planned import Planned
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
 from validation.errors import UserError
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.decoding.kv_cache import TreeModel
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import PLAIN, Family, entry, register
@@ -24,8 +24,6 @@ from validation.decoding.trees import (
     exact_walk,
 )
 from validation.decoding.wire import index_bits, pack
-
-Array = NDArray[Any]
 
 
 class TreeMethod(Method, ABC):

@@ -6,9 +6,9 @@ const asked = data.request;
 const byId = (id) => document.getElementById(id);
 const [DRAFTS, PASSES, EXCHANGES, VERIFIED, UP, DOWN, SKIPPED, SERVER_DRAFTS] =
   "drafts passes exchanges verified up_bits down_bits skipped server_drafts".split(" ").map((name) => data.count_names.indexOf(name));
-const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone", SEED_TREE = "shared seed tree", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", KEEPING = "server keeping sure drafts", OWN_TREE = "server with its own tree", CERTIFIED = "DSSD certified", DEVICE = "device alone";
-const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", SEED_TREE];
-const UNRUN = [KEEPING, OWN_TREE], WITHOUT_DEVICE = [SERVER, STREAM, COLOCATED, KEEPING, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
+const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone", SEED_TREE = "shared seed tree", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", OWN_GREEDY = "server, greedy drafts", KEEPING = "server keeping sure drafts", OWN_TREE = "server with its own tree", CERTIFIED = "DSSD certified", DEVICE = "device alone";
+const PAPERS = ["fixed K, full rows", "greedy drafts", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", SEED_TREE];
+const UNRUN = [KEEPING, OWN_TREE], OWN_DRAFTS = [COLOCATED, OWN_GREEDY], WITHOUT_DEVICE = [SERVER, STREAM, ...OWN_DRAFTS, KEEPING, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
 const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, CERTIFIED, ...(data.streamed ? [STREAMED] : []), OURS];
 const TOKENS = data.count_names.indexOf("tokens"), EQUAL = 1e-9, LATER = 1e-9, ENDLESS = 1e9, LOSS_WORTH = 0.005, AS_GOOD = 0.005;
 const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
@@ -220,7 +220,7 @@ function aimsOf(s) {
   return aims.map((aim) => ({ ...aim, base }));
 }
 
-const STREAMING = [STREAM, COLOCATED, KEEPING, OWN_TREE];
+const STREAMING = [STREAM, ...OWN_DRAFTS, KEEPING, OWN_TREE];
 /** A map's winner in a setting with the same limits: the best that keeps them, or `before` if it is as good. */
 function winners(s, streaming) {
   const policies = POLICIES.filter((policy) => ![...UNRUN, STREAMED].includes(policy) && (streaming || !STREAMING.includes(policy)));
@@ -293,7 +293,7 @@ function unmet(s) {
 }
 
 function guarantee(option, s) {
-  if (option.lossless && [COLOCATED, OWN_TREE].includes(option.policy)) return ["Lossless", "If the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it; vLLM 0.32 on CPUs fails with sampled drafts, until mended."];
+  if (option.lossless && [...OWN_DRAFTS, OWN_TREE].includes(option.policy)) return ["Lossless", `If the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it${option.policy === OWN_GREEDY ? "" : "; vLLM 0.32 on CPUs fails with sampled drafts, until mended"}.`];
   if (option.lossless) return ["Lossless", "Every text has exactly the target model's law: proved."];
   if (needs(option, s.kind) >= 1 || s.limit >= 1) return ["No limit", `The limit allows any text; its loss is ${two.format(option.loss[s.kind])}, ${measured}.`];
   if (option.policy === CERTIFIED) return [`TV ≤ ${say(needs(option, s.kind))}`, `The law of ${s.kind === "text" ? "a text as long as these" : "each token, given those before it,"} is within this of the target model's: proved.`];
@@ -379,7 +379,7 @@ function legend(id, entries) {
 
 /** The lines of the first picture: every policy is in one of them, so that the plan's ring is on a line. */
 const linesOf = (s) => [["ours", "best of ours", poolsOf(s, OURS, SERVER, DEVICE, CERTIFIED, STREAMED)], ["papers", "best of the papers", poolsOf(s, ...PAPERS)],
-  ["own", "server, drafts of its own", poolsOf(s, COLOCATED, OWN_TREE)], ["stream", "server, streaming", POOLS[STREAM]], ["server", SERVER, POOLS[SERVER]]];
+  ["own", "server, drafts of its own", poolsOf(s, ...OWN_DRAFTS, OWN_TREE)], ["stream", "server, streaming", POOLS[STREAM]], ["server", SERVER, POOLS[SERVER]]];
 
 function drawQuality(s, plan) {
   const series = linesOf(s).map(([kind, name, pool]) => [kind, name, staircase(pool, s)]).filter(([, , steps]) => steps.length);
@@ -407,7 +407,7 @@ function drawQuality(s, plan) {
   put(svg, "text", { x: x(s.limit) + (late ? -12 : 12), y: Math.max(y(now) - 14, top + 14), "text-anchor": late ? "end" : "start", class: "label" }, `the plan: ${said(now)}`);
 }
 
-const KINDS = [NO_RIVALS, [COLOCATED, KEEPING, OWN_TREE], [SERVER, STREAM], [DEVICE], PAPERS]; // of one colour each
+const KINDS = [NO_RIVALS, [...OWN_DRAFTS, KEEPING, OWN_TREE], [SERVER, STREAM], [DEVICE], PAPERS]; // of one colour each
 const kindOf = (policy) => KINDS.findIndex((policies) => policies.includes(policy));
 const FINE = { cost: 24, goodput: 24 }, COARSE = 6; // cells of a map's row: fewer where each takes longer, and where only their areas matter
 
@@ -547,11 +547,11 @@ const bestOf = (aim, device) => bestKept(aim.every.filter(({ policy }) => !UNRUN
 const needsSaid = ({ policy }) => `it needs ${[SERVER, STREAM].includes(policy) ? "no draft model" : `the draft model on the ${WITHOUT_DEVICE.includes(policy) ? "server" : "device"}`}`;
 
 /** What the command adds in brackets for a server's own drafts: the flags of vLLM, and here the lengths with about its speed. */
-const LENGTHS = POOLS[COLOCATED].filter(({ option }) => /^K = \d+$/.test(option)).sort((a, b) => a.draft_length - b.draft_length);
+const lengthsOf = (policy) => POOLS[policy].filter(({ option }) => /^K = \d+$/.test(option)).sort((a, b) => a.draft_length - b.draft_length);
 function told(use, s) {
-  const flags = data.vllm ? `vLLM: num_speculative_tokens = ${use.draft_length}${data.sampled ? ", draft_sample_method = probabilistic" : ""}; ` : "";
+  const flags = data.vllm ? `vLLM: num_speculative_tokens = ${use.draft_length}${data.sampled && use.policy === COLOCATED ? ", draft_sample_method = probabilistic" : ""}; ` : "";
   const speed = (one) => meanSpeed(one.test, s), near = (one) => speed(one) >= speed(use) * (1 - AS_GOOD);
-  const alike = LENGTHS.slice(LENGTHS.findIndex(near), LENGTHS.findLastIndex(near) + 1), speeds = alike.map(speed);
+  const lengths = lengthsOf(use.policy), alike = lengths.slice(lengths.findIndex(near), lengths.findLastIndex(near) + 1), speeds = alike.map(speed);
   const most = 0.5 * Math.floor(200 * (Math.max(...speeds) / Math.min(...speeds) - 1) + 1); // %
   return alike.length < 2 || s.objective !== "throughput" ? flags : `${flags}K = ${alike[0].draft_length} to ${alike.at(-1).draft_length} differ by less than ${most}%; `;
 }
@@ -562,7 +562,8 @@ function card(aim) {
   const title = { capacity: "Server time", cost: "Cost" }[s.objective] ?? "Speed";
   if (!aim.best) return { title, use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
   const use = plainest(aim), [sure, how] = guarantee(use, s), own = !WITHOUT_DEVICE.includes(use.policy), other = bestOf(aim, !own);
-  const rival = bestKept(aim.every.filter(({ policy }) => ![use.policy, aim.best.policy, ...UNRUN].includes(policy)), s);
+  const same = OWN_DRAFTS.includes(use.policy) ? OWN_DRAFTS : [use.policy, aim.best.policy];
+  const rival = bestKept(aim.every.filter(({ policy }) => ![...same, ...UNRUN].includes(policy)), s);
   const ratio = (one) => `${numberSaid(aim, one)}, ${(value(one.test, s) / value(use.test, s)).toFixed(2)} of the answer's`;
   const against = rival ? [`${ratio(rival)}; ${needsSaid(rival)}.`] : [];
   if (other && other !== rival) against.push(`Best with${own ? "out" : ""} a device: ${withLength(other)}: ${ratio(other)}.`);
@@ -570,7 +571,7 @@ function card(aim) {
   const interval = given && data.interval ? `${data.interval}; ` : "", late = say(1 / seconds(use.test, s, s.slow)), slow = late === say(meanSpeed(use.test, s)) ? "" : `${late} or more in 95% of the time; `;
   const prices = s.objective === "cost" ? `${asked.server_price} a second of the server, ${asked.time_price} of waiting; ` : "";
   const alone = usual ? "" : `a single user gets ${speedOf(use, s)}; `;
-  const lines = [`${given && data.told ? `${data.told}; ` : LENGTHS.includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${interval}${prices}${alone}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how, against.join(" ")];
+  const lines = [`${given && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${interval}${prices}${alone}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how, against.join(" ")];
   return { title, use: named(use), speed: usual ? speedOf(use, s) : numberSaid(aim, use), sure, rival: rival ? withLength(rival) : "none",
     ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
 }
@@ -582,8 +583,9 @@ function crowd({ s, base, best, rows, every }) {
   const most = (first, listed) => {
     const equal = listed.filter((one) => !broken(one, s).length && times(one) === times(first)), rivals = equal.filter((one) => !own(one));
     const named = equal.includes(base) ? [base] : [...rivals.sort((a, b) => worth(b) - worth(a)).slice(0, 1), ...equal.filter(own)];
-    const more = timesSaid(Infinity) === times(first) ? times(first) : `${times(first)} times those of ${withLength(base)}`;
-    return `${named.map(withLength).join(", or ")} (${named.includes(base) ? "" : `${more}; `}one user alone gets ${speedOf(named[0], s)})`;
+    const bounded = times(first) !== timesSaid(Infinity), those = bounded && first === best ? ` those of ${withLength(base)}` : "";
+    const more = named.includes(base) ? "" : `${times(first)}${bounded ? " times" : ""}${those}, and `;
+    return `${named.map(withLength).join(", or ")}: ${more}one user alone gets ${speedOf(named[0], s)}`;
   };
   const lossless = every.filter((one) => one.lossless), exact = best.lossless ? null : bestKept(lossless.filter(({ policy }) => !UNRUN.includes(policy)), s);
   return `A full server, ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass, carries most users within the limits with ${most(best, rows)}${exact ? `; without loss with ${most(exact, lossless)}` : ""}.`;
@@ -599,10 +601,11 @@ function render() {
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
   const notes = plan ? [] : [unmet(s)];
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a budget of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
-  lines.lengths = LENGTHS.length ? `Server with its own draft, ${UNITS[s.objective]}: ${LENGTHS.map((one) => `K = ${one.draft_length}: ${say(value(one.test, s))}`).join(", ")}.` : "";
+  const lengths = lengthsOf(COLOCATED).map((one) => `K = ${one.draft_length}: ${say(value(one.test, s))}`).join(", ");
+  lines.lengths = lengths ? `Server with its own draft, ${UNITS[s.objective]}: ${lengths}.` : "";
   for (const name of Object.keys(CONTROLS)) lines[`${name}-basis`] = state[name] === start[name] && data.bases[name] ? `; ${data.bases[name]}` : "";
   lines["rate-basis"] += `; down ${say(s.down / 1e6)}, ${asked.down_bps ? "given" : "by default the median rate"}`;
-  lines.full = aims[1].best ? crowd(aims[1]) : "";
+  lines.full = aims[1].best && aim !== aims[1] ? crowd(aims[1]) : "";
   lines.note = notes.join(" ");
   lines.brief = `${lines.speed} · ${lines.sure} · ${lines.use}`;
   for (const [id, text] of Object.entries(lines)) byId(id).textContent = text;

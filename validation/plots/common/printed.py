@@ -29,15 +29,7 @@ _HLM, _FLEXSPEC = _TABLES["hlm"], _TABLES["flexspec"]
 SETS: tuple[str, ...] = tuple(_HLM["sets"])
 HLM_LATENCIES: dict[str, dict[str, tuple[float, float, float]]] = _HLM["latency"]
 """cu-hlm Table II: ms per token of link and target model, and tokens per second, by method and pair."""
-HLM_NAMES = {
-    "large only": "LLM",
-    "small only": "SLM",
-    "HLM": "HLM",
-    "Rand-HLM": "Rand-HLM",
-    "U-HLM risk-prone": "U-HLM",
-    "CU-HLM offline": "CU-HLM (Offline)",
-    "CU-HLM online": "CU-HLM (Online)",
-}
+HLM_NAMES: dict[str, str] = _HLM["names"]
 """Our method names, without the bracketed part, and the papers' names."""
 LARGER_DRAFT_S = 0.064
 """Time of one pass of the 7B draft model, cu-hlm Table II."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from validation.errors import UserError
-from validation.provenance import file_digest, now
+from validation.provenance import file_digest
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDS = Path(__file__).resolve().parents[1] / "experiments.json"
@@ -68,21 +68,3 @@ def origin(experiment: dict[str, Any]) -> str:
     """
     name, date, commit = (experiment[key] for key in ("name", "date", "commit"))
     return f"; numbers of the stored experiment {name} of {date}, commit {commit[:7]}"
-
-
-def record(
-    name: str, file: Path, *, command: str, models: str, data: str, commit: str, date: str = "", **more: str | None
-) -> None:
-    about = {
-        "file": file.resolve().relative_to(ROOT).as_posix(),
-        "digest": digest(file),
-        "commit": commit,
-        "date": date or now()[:10],
-        "command": command,
-        "models": models,
-        "data": data,
-        **more,
-    }
-    known = records() if RECORDS.exists() else {}
-    text = json.dumps(dict(sorted({**known, name: about}.items())), indent=1, ensure_ascii=False)
-    RECORDS.write_text(text + "\n", encoding="utf-8")

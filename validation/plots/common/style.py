@@ -1,4 +1,4 @@
-"""Set the common style of all figures: sizes, lines, greys, and reproducible file bytes."""
+"""Set the common style of all figures: sizes, colours, axes, legends, and reproducible file bytes."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -30,49 +30,24 @@ MIDDLE, AMBER = COLORS["paper"], COLORS["paper light"]
 """What a paper proposes: a curve, a second one."""
 GREY = COLORS["rival"]
 """A baseline. A bound that nothing exceeds is black."""
+DASHED: dict[str, Any] = {"linestyle": (0, (4, 2))}
+DOTTED: dict[str, Any] = {"linestyle": (0, (1, 1.5))}
+LOOKS: tuple[dict[str, Any], ...] = ({"color": DARK}, {"color": PALE, **DASHED}, {"color": GREY, **DOTTED})
+"""Three curves of one kind, which are ours or measured."""
 PRINTED: dict[str, Any] = {"marker": "D", "markersize": 4.5, "markerfacecolor": "white", "color": "black"}
 PRINTED |= {"linestyle": "none", "zorder": 5}
 """A value that a paper prints: a white diamond."""
 
-SETTINGS: dict[str, Any] = {
-    "font.size": 8,
-    "axes.labelsize": 8,
-    "axes.titlesize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "legend.frameon": True,
-    "legend.framealpha": 0.9,
-    "legend.edgecolor": "0.8",
-    "patch.linewidth": 0.5,
-    "mathtext.fontset": "dejavusans",
-    "axes.linewidth": 0.6,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.linewidth": 0.4,
-    "grid.color": "0.88",
-    "lines.linewidth": 1.3,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.minor.width": 0.4,
-    "ytick.minor.width": 0.4,
-    "savefig.dpi": 250,  # for the raster parts inside the SVG
-    "svg.fonttype": "path",
-    "svg.hashsalt": "hlm",
-    "pdf.fonttype": 42,  # keep text as text, so that it can be searched and edited
-}
+_STYLE = Path(__file__).with_name("house.mplstyle")
 
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Apply these settings over matplotlib's own defaults, ignoring the user's; restore them afterwards."""
+    """Apply ``house.mplstyle`` over matplotlib's own defaults, and ignore the user's; restore them afterwards."""
     import matplotlib as mpl
 
     with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(SETTINGS)
+        mpl.rc_file(_STYLE)
         yield
 
 

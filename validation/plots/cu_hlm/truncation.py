@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from validation.arrays import Row
 from validation.plots.common.ends import name_points
 from validation.plots.common.record import Numbers, plain
 from validation.plots.common.style import DARK, MIDDLE, PAGE, PALE, PRINTED, Canvas, canvas, legend_below, name_panels
@@ -13,7 +14,7 @@ from validation.plots.common.truncation.looks import average, axis, curve, defin
 from validation.trace.reader import Trace
 
 
-def _bounds(sample: samples.Sample) -> dict[str, samples.Row]:
+def _bounds(sample: samples.Sample) -> dict[str, Row]:
     """Return TV(r, r̂_k) and its bounds at each k of the grid, at the positions where a draft can be rejected."""
     kept, drafts = sample.rejected, sample.drafts
     deviation, apart = sample.deviation[kept], drafts.apart[kept, None]

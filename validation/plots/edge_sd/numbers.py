@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from validation.arrays import Array
 from validation.claims.scenarios.cell import SCHEMES, Load, Radio, serve, uploads
 from validation.estimates import Estimate, clustered
 from validation.plots.common.printed import value as printed_value
 from validation.plots.common.record import Numbers, cell, plain, table
 from validation.plots.common.style import axis
-
-Row = np.ndarray[Any, Any]
 
 PAIR_NAMES = ("68M, 7B", "1.1B, 7B", "1.1B, 13B")
 RUNS = 10
@@ -47,21 +46,21 @@ NAMES = {
 _LATENCY = axis("total latency T", "s")
 
 
-def interval(values: Row) -> tuple[float, float, float]:
+def interval(values: Array) -> tuple[float, float, float]:
     """Return the mean over the runs and its 95% interval by Student's t."""
     mean = clustered(values)
     return plain(mean.value, 5), plain(mean.ends[0], 5), plain(mean.ends[1], 5)
 
 
-def spread(savings: Row) -> dict[str, float]:
+def spread(savings: Array) -> dict[str, float]:
     return dict(zip(("mean", "low", "high"), interval(savings), strict=True))
 
 
-def _percent(savings: Row) -> str:
+def _percent(savings: Array) -> str:
     return cell(Estimate(*interval(savings)), ".1f")
 
 
-def _series(name: str, x: Sequence[float], rows: Sequence[Row], **more: Any) -> dict[str, Any]:
+def _series(name: str, x: Sequence[float], rows: Sequence[Array], **more: Any) -> dict[str, Any]:
     mean, low, high = zip(*(interval(row) for row in rows), strict=True)
     return {"name": name, "x": list(x), "mean": list(mean), "low": list(low), "high": list(high), **more}
 
@@ -72,13 +71,13 @@ def _basis(runs: int, extra: str = "") -> str:
 
 def _totals(
     seed: int, runs: int, load: Load, schemes: tuple[str, ...], rule: str, radio: Radio | None = None
-) -> dict[str, Row]:
+) -> dict[str, Array]:
     upload = np.asarray([uploads(seed, run, load, radio or Radio())[0] for run in range(runs)])
     served = [serve(seed, run, load, schemes, rule) for run in range(runs)]
     return {scheme: upload + [one[scheme].seconds for one in served] for scheme in schemes}
 
 
-def _served(seed: int, runs: int, load: Load, schemes: tuple[str, ...], rule: str, field: str, scheme: str) -> Row:
+def _served(seed: int, runs: int, load: Load, schemes: tuple[str, ...], rule: str, field: str, scheme: str) -> Array:
     """Return a field of :class:`validation.claims.scenarios.cell.Served` for one scheme, shape (runs,)."""
     return np.asarray([getattr(serve(seed, run, load, schemes, rule)[scheme], field) for run in range(runs)])
 
@@ -156,11 +155,11 @@ def simulate_sweep(
     }
 
 
-def _saved(totals: dict[str, Row], baseline: str, ours: str = "proposed") -> Row:
+def _saved(totals: dict[str, Array], baseline: str, ours: str = "proposed") -> Array:
     return np.asarray(100.0 * (1.0 - totals[ours] / totals[baseline]))
 
 
-def _savings_table(x: Sequence[int], totals: list[dict[str, Row]], shown: tuple[str, ...]) -> dict[str, Any]:
+def _savings_table(x: Sequence[int], totals: list[dict[str, Array]], shown: tuple[str, ...]) -> dict[str, Any]:
     rows = []
     for one, name in (("proposed", "Algorithm 1"), ("free", "ours")):
         for baseline in shown:
@@ -234,10 +233,10 @@ def simulate_bandwidth(
     }
 
 
-def _over_bandwidths(seed: int, runs: int, load: Load) -> dict[str, list[Row]]:
+def _over_bandwidths(seed: int, runs: int, load: Load) -> dict[str, list[Array]]:
     paper = _served(seed, runs, load, IN_FIG_9, EACH, "seconds", "proposed")
     waves, free = (_served(seed, runs, load, IN_WAVES, TOGETHER, "seconds", name) for name in IN_WAVES)
-    rows: dict[str, list[Row]] = {key: [] for key in SHARES}
+    rows: dict[str, list[Array]] = {key: [] for key in SHARES}
     for band in BANDWIDTHS_MHZ:
         best, equal = np.asarray([uploads(seed, run, load, Radio(bandwidth_hz=band * 1e6)) for run in range(runs)]).T
         for key, total in zip(SHARES, (equal + paper, best + paper, best + waves, best + free), strict=True):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hlmtheory import codec, lattice, truncation
 from hlmtheory.truncation.message import message_deviation
+from validation.arrays import Row
 from validation.decoding.trace_drafts import prompt_of
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers, cell, plain, sampled, sampled_positions, table
@@ -29,7 +30,6 @@ RESOLUTIONS = (100, 400, 1600, 6400, 25_600, 102_400, 409_600)  # tried for K-SQ
 ETA = SHOWN[1]
 BUDGET, CHEAPEST = "one budget for all", "cheapest codec"
 
-Row = NDArray[np.float64]
 Promise = tuple[Row, Row]
 """Bits and 2 TV(q, q̂) of each position."""
 

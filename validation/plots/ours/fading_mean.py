@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.channel import Rayleigh, Rician, db_to_linear, shannon_latency, vocabulary_payload_bits
+from validation.arrays import Row
 from validation.plots.common.record import Numbers, plain
 from validation.plots.common.style import DARK, LIGHT, PAGE, PALE, Canvas, axis, canvas, name_axes
 
@@ -19,8 +20,6 @@ BANDWIDTH_HZ = 10e6
 PAYLOAD = int(vocabulary_payload_bits(32_000, 8))
 CHUNK = 2**18  # samples per step; in float64 they take 2 MiB
 POINTS_PER_DECADE = 8
-
-Row = NDArray[np.float64]
 
 
 def _law(k_factor_db: float | None) -> tuple[str, Rician]:

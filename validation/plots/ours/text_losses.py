@@ -6,8 +6,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.arrays import Index, Row
 from validation.decoding import trace_drafts
-from validation.decoding.trace_drafts import Index, Row
 from validation.trace.reader import Trace, TraceChunk, probabilities
 
 SAMPLED_VALUES = 7 * 10**8  # probabilities per draw: 170,000 positions at V = 4,096, 21,900 at V = 32,000

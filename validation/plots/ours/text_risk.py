@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.trace_drafts import POINTS, Index, Row
+from validation.arrays import Index, Row
+from validation.decoding.trace_drafts import POINTS
 from validation.estimates import CONFIDENCE, NONE, Estimate, told
 from validation.plots.common.record import Numbers, cell, kept, plain, table
 from validation.plots.ours.text_losses import Losses, losses_of

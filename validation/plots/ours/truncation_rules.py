@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.arrays import Row
 from validation.plots.common import style
 from validation.plots.common.printed import CU, value
 from validation.plots.common.record import Numbers, plain, table
@@ -13,7 +14,7 @@ from validation.plots.common.style import Canvas
 from validation.plots.common.truncation import looks
 from validation.plots.common.truncation import sample as samples
 from validation.plots.common.truncation.looks import average, axis, curve, defined, full_bits, say
-from validation.plots.common.truncation.sample import EPSILON, PARAMETERS, SHARPNESSES, SHOWN, THETA, Row, Sample
+from validation.plots.common.truncation.sample import EPSILON, PARAMETERS, SHARPNESSES, SHOWN, THETA, Sample
 from validation.trace.reader import Trace
 
 MARGIN = 1e-9  # a bound fails if the value exceeds it by more than this

@@ -80,7 +80,7 @@ def accuracy_axis(names: Sequence[str]) -> dict[str, Any]:
     return axis(", ".join([*words, *([METRICS[RIGHT]] if RIGHT in names else [])]))
 
 
-def _absent(decoded: Decoded) -> list[str]:
+def absent(decoded: Decoded) -> list[str]:
     found = scored(decoded)
     return [words for name, words in ACCURACIES.items() if name not in found]
 
@@ -113,7 +113,7 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
         "axes": [{"x": speed, "y": accuracy_axis([name])} for name in there]
         or [{"x": speed, "y": axis("perplexity under the target model")}],
         "series": series,
-        "statistics": {"absent": _absent(decoded), "accuracies": there},
+        "statistics": {"absent": absent(decoded), "accuracies": there},
     }
 
 
@@ -159,7 +159,7 @@ def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
             curve("true skip rate of u-hlm, P(skipped | accepted)", x, theirs, kind="skipped_if_accepted"),
             *_accuracy_lines(decoded, by_threshold, seed),
         ],
-        "statistics": {"absent": _absent(decoded), "thresholds": plain([fitted["risk_averse"], fitted["risk_prone"]])},
+        "statistics": {"absent": absent(decoded), "thresholds": plain([fitted["risk_averse"], fitted["risk_prone"]])},
     }
 
 
@@ -194,7 +194,7 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
             curve("transmission rate", x, sent, kind="transmission"),
         ],
         "statistics": {
-            "absent": _absent(decoded),
+            "absent": absent(decoded),
             "threshold": plain(thresholds[0]) if thresholds else None,
             "risk_prone": plain(decoded.about["fitted"]["risk_prone"]),
             "offline_k": decoded.about["fitted"]["offline_k"],

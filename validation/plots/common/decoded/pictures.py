@@ -8,16 +8,15 @@ import numpy as np
 from validation.decoding.methods.registry import info_of
 from validation.decoding.trace_drafts import DRAWS
 from validation.plots.common import style
-from validation.plots.common.decoded.numbers import METRICS
+from validation.plots.common.decoded.numbers import ACCURACIES, METRICS, RIGHT
 from validation.plots.common.ends import label_ends, name_points
 from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.pictures import dots, mark_printed, mark_thresholds, name_rows
 from validation.plots.common.style import Axes, Canvas
 
-SPEED_PANELS = ("median", "total")
-"""Averages of the two panels."""
-_WORDS = {"median": "median over texts", "total": "ratio of totals"}
+SPEED_PANELS = {"median": "median over texts", "total": "ratio of totals"}
+"""Averages of the two panels, and their titles."""
 
 
 def _look(method: str) -> dict[str, Any]:
@@ -57,17 +56,9 @@ def paint_both(numbers: Numbers) -> Canvas:
 
 _ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "fontsize": style.SMALLEST}
 """Legend position that covers no curve."""
-_RATES: dict[str, dict[str, Any]] = {
-    "transmission": {"color": style.DARK},
-    "accepted_if_skipped": {"color": style.PALE, "linestyle": (0, (4, 2))},
-    "skipped_if_accepted": {"color": style.GREY, "linestyle": (0, (1, 1.5))},
-    "similarity_reference": {"color": style.DARK},
-    "similarity_large": {"color": style.PALE, "linestyle": (0, (4, 2))},
-    "right": {"color": style.GREY, "linestyle": (0, (1, 1.5))},
-    "formula": {"color": style.DARK},
-    "encoded": {"color": style.PALE, "linestyle": (0, (4, 2))},
-}
-
+_RATES = dict(zip(("transmission", "accepted_if_skipped", "skipped_if_accepted"), style.LOOKS, strict=True))
+_RATES |= zip((*ACCURACIES, RIGHT), style.LOOKS, strict=True)
+_RATES |= zip(("formula", "encoded"), style.LOOKS, strict=False)
 _ENDS = {
     "true skip rate of cu-hlm, P(accepted | skipped)": "P(accepted | skipped)",
     "true skip rate of u-hlm, P(skipped | accepted)": "P(skipped | accepted)",
@@ -190,9 +181,9 @@ def paint_speeds(numbers: Numbers, gains: Sequence[str] = ()) -> Canvas:
                 axes.axhline(one["mean"][0], color=style.GREY, linestyle=(0, (4, 2)), linewidth=0.9, label=one["name"])
         _curves(axes, numbers, word, [name for name in names if info_of(name).name not in _ALONE])
         style.name_axes(axes, both)
-        axes.set_title(_WORDS[word])
+        axes.set_title(SPEED_PANELS[word])
         axes.set_xlim(min(curves[0]["x"], default=0) - 1, max(curves[0]["x"], default=1)) if curves else None
-    _hold(panels, numbers, SPEED_PANELS)
+    _hold(panels, numbers, tuple(SPEED_PANELS))
     for axes, word in zip(panels, SPEED_PANELS, strict=True):
         if gains and numbers["statistics"]["gains_at_snr_db"] == SNR_OF_GAINS:
             _mark_gains(axes, numbers, word, SNR_OF_GAINS, gains, CU)

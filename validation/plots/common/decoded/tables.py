@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from validation.decoding.intervals import draw_texts, ratio
+from validation.decoding.intervals import draw_texts, estimate, ratio
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.methods.registry import Family, info_of
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CU_CHOSEN, U_CHOSEN
 from validation.decoding.studies import Decoded
-from validation.estimates import NONE, Estimate
+from validation.estimates import CONFIDENCE, NONE, Estimate
 from validation.plots.common.decoded import numbers as scores
 from validation.plots.common.decoded import timed_texts
 from validation.plots.common.decoded.numbers import titled
@@ -33,7 +33,7 @@ def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Nu
         "axes": [],
         "series": [],
         "statistics": {
-            "absent": [words for name, words in scores.ACCURACIES.items() if name not in there],
+            "absent": scores.absent(decoded),
             "shares": {name: _shares(decoded, name, seed) for name in there},
         },
         "tables": [_accuracy_table(decoded, there[:1], accuracy_of(paper), seed)],
@@ -139,8 +139,7 @@ def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], draft_s: float, see
 
 def _median(values: Any, seed: int) -> Estimate:
     drawn = np.median(values[draw_texts(len(values), timed_texts.RESAMPLES, seed)], axis=-1)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return Estimate(float(np.median(values)), float(low), float(high))
+    return estimate(np.median(values), drawn, CONFIDENCE)
 
 
 def _breakdown_row(label: str, pair: str, which: str | None, found: dict[str, Estimate]) -> tuple[str, ...]:

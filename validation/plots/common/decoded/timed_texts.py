@@ -6,9 +6,9 @@ from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.channel import db_to_linear
+from validation.arrays import Array
 from validation.decoding.intervals import counts_of, divide, draw_texts, estimate
 from validation.decoding.links import BANDWIDTH_HZ, airtime, fading_links
 from validation.decoding.loop import PAPER_TIMES
@@ -19,7 +19,6 @@ from validation.decoding.seconds import seconds as seconds_of
 from validation.decoding.studies import Decoded
 from validation.estimates import CONFIDENCE, Estimate
 
-Array = NDArray[Any]
 RESAMPLES = 500
 WORDS = ("median", "total")
 """``tokens_per_s_text_median`` and ``tokens_per_s`` of :mod:`validation.decoding.metrics`."""
@@ -31,7 +30,6 @@ _READ = attrgetter(*_FIELDS)
 class Texts:
     """Hold n texts of one method, ordered by prompt id, with R exchanges in total."""
 
-    method: str
     prompts: tuple[str, ...]
     tokens: Array
     draft_passes: Array
@@ -50,7 +48,6 @@ def read_texts(rows: Sequence[GenerationRecord]) -> Texts:
     # as in the loop: one fading block for each exchange, and one for each token that skips verification
     blocks = [np.cumsum(table[:-1, 0] + 1.0) - 1.0 for table in tables]
     return Texts(
-        rows[0].method,
         tuple(row.prompt for row in rows),
         np.array([float(len(row.tokens)) for row in rows]),
         sums["draft_passes"],

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from hlmtheory.uncertainty.regression import LinearFit
+from validation.arrays import Index, Row
 from validation.decoding import trace_drafts
-from validation.decoding.trace_drafts import POINTS, Index, Row, Tokens
+from validation.decoding.trace_drafts import POINTS, Tokens
 from validation.estimates import Estimate
 from validation.plots.common.record import Numbers, curve, kept, plain
 from validation.plots.common.skipping import sample as samples
@@ -19,6 +20,11 @@ TEMPERATURE = "temperature perturbation"
 BASELINE_POSITIONS = 1_500
 BUILT_IN = "builtin"
 DROPOUT = "MC dropout"
+RATES = {
+    "transmission": samples.transmission_rate,
+    "accepted_if_skipped": samples.accepted_if_skipped,
+    "skipped_if_accepted": samples.skipped_if_accepted,
+}
 
 
 def baselines_of(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
@@ -144,12 +150,9 @@ def measure_both(trace: Trace, seed: int) -> Numbers:
 
 def measure_rates(trace: Trace, seed: int) -> Numbers:
     tokens = trace_drafts.tokens_of(trace, seed)
-    rates = {
-        "transmission rate": samples.transmission_rate,
-        "P(accepted | skipped)": samples.accepted_if_skipped,
-        "P(skipped | accepted)": samples.skipped_if_accepted,
-    }
-    series = [curve(name, POINTS, [rate(tokens, at) for at in POINTS.tolist()]) for name, rate in rates.items()]
+    names = ("transmission rate", "P(accepted | skipped)", "P(skipped | accepted)")
+    rates = zip(names, RATES.values(), strict=True)
+    series = [curve(name, POINTS, [rate(tokens, at) for at in POINTS.tolist()]) for name, rate in rates]
     return _exhibit(tokens, [{"x": axis("uncertainty threshold"), "y": axis("rate")}], series)
 
 
@@ -182,12 +185,7 @@ def measure_methods(trace: Trace, seed: int) -> Numbers:
 
 
 def _rates(tokens: Tokens, threshold: float) -> dict[str, Any]:
-    return {
-        "threshold": threshold,
-        "transmission": samples.transmission_rate(tokens, threshold),
-        "accepted_if_skipped": samples.accepted_if_skipped(tokens, threshold),
-        "skipped_if_accepted": samples.skipped_if_accepted(tokens, threshold),
-    }
+    return {"threshold": threshold} | {name: rate(tokens, threshold) for name, rate in RATES.items()}
 
 
 def _random(tokens: Tokens, sent: float) -> dict[str, Any]:

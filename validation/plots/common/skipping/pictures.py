@@ -15,18 +15,7 @@ RATES = {
     "skipped_if_accepted": "P(skipped | accepted)",
     "accepted_if_skipped": "P(accepted | skipped)",
 }
-_DASHED: dict[str, Any] = {"linestyle": (0, (4, 2))}
-_DOTTED: dict[str, Any] = {"linestyle": (0, (1, 1.5))}
-_LOOKS: tuple[dict[str, Any], ...] = (
-    {"color": style.DARK},
-    {"color": style.PALE, **_DASHED},
-    {"color": style.GREY, **_DOTTED},
-)
-_MEASURES: tuple[dict[str, Any], ...] = (
-    {"color": style.MIDDLE},
-    {"color": style.GREY, **_DASHED},
-    {"color": style.GREY, **_DOTTED},
-)
+_MEASURES = ({"color": style.MIDDLE}, {"color": style.GREY, **style.DASHED}, style.LOOKS[2])
 """Of the uncertainty: the papers' measure and its two baselines."""
 
 
@@ -38,7 +27,7 @@ def _inside(series: dict[str, Any]) -> dict[str, Any]:
 def mark_thresholds(axes: Axes, ours: Sequence[float] | None, paper: str) -> None:
     """Mark our thresholds and the paper's; omit those outside [0, 1]."""
     theirs = [value(paper, name) for name in ("averse", "prone")]
-    known = {"ours": (ours or [], style.DARK, _DASHED), paper: (theirs, style.MIDDLE, _DOTTED)}
+    known = {"ours": (ours or [], style.DARK, style.DASHED), paper: (theirs, style.MIDDLE, style.DOTTED)}
     for name, (places, color, line) in known.items():
         inside = [place for place in places if 0 <= place <= 1]
         for number, place in enumerate(inside):
@@ -125,7 +114,7 @@ def paint_both(numbers: Numbers) -> Canvas:
 
 def paint_rates(numbers: Numbers) -> Canvas:
     figure, (axes,) = style.canvas((style.COLUMN[0], 3.5))
-    for series, look in zip(numbers["series"], _LOOKS, strict=True):
+    for series, look in zip(numbers["series"], style.LOOKS, strict=True):
         style.draw_band(axes, _inside(series), drawstyle="steps-post", **look)
     mark_printed(axes, CU)
     style.name_axes(axes, numbers["axes"][0])

@@ -13,7 +13,8 @@ from hlmtheory import skipping
 from hlmtheory.skipping.holder import holder_bound_discrete, rejection_risk_discrete
 from hlmtheory.skipping.risk import surrogate_gap
 from hlmtheory.uncertainty.regression import LinearFit
-from validation.decoding.trace_drafts import DRAWS, POINTS, Index, Row, Tokens
+from validation.arrays import Index, Row
+from validation.decoding.trace_drafts import DRAWS, POINTS, Tokens
 from validation.estimates import Estimate, clustered
 
 

@@ -16,11 +16,10 @@ from hlmtheory import truncation, verification
 from hlmtheory.truncation._search.pairs import SortedPair
 from hlmtheory.truncation.rules import size_from_min_p, size_from_top_n_sigma, size_from_top_p
 from hlmtheory.truncation.softplus import softplus_gap
+from validation.arrays import Row
 from validation.decoding.trace_drafts import offline_distortions, paper_line, tokens_of
 from validation.plots.common.record import sampled, spread
 from validation.trace.reader import Trace, probabilities
-
-Row = NDArray[np.float64]
 
 SAMPLE_VALUES = 12 * 10**6  # logits of a model in the sample: 2,929 positions at V = 4,096, 375 at V = 32,000
 CHUNK_VALUES = 2**18  # probabilities held at a time, 2 MiB in float64

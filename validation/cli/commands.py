@@ -11,12 +11,11 @@ import hlmtheory
 from hlmtheory.claims import FALSE, Origin
 from validation.cli.acceptance import acceptance
 from validation.cli.audit import audit
-from validation.cli.collect import Collection, collect, collect_here, collection_command, merge
+from validation.cli.collect import Collection, collect, collect_here, collection_command, merge, show_dry_run
 from validation.cli.decode import decode
 from validation.cli.device import device
 from validation.cli.display import open_console, waiting
 from validation.cli.doctor import doctor
-from validation.cli.dry_run import show_dry_run
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, Verdict
 from validation.cli.imports import import_, top_k
 from validation.cli.options import FILE, PLACE, SEED, json_option, option, output_options, quiet_option

@@ -5,11 +5,11 @@ depends on: a method or a link of the same name with other parameters is refused
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from validation.collection.collect import encode_prompts
+from validation.collection.collect import Progress, encode_prompts
 from validation.collection.fingerprint import fingerprints
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
@@ -21,7 +21,6 @@ from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.trace.journal import JOURNAL, Committed, Journal, Lock, record_of
 
-Progress = Callable[[int, int, str], None]
 Key = tuple[str, str, str]
 STORED_NAMES = {"max_draft_length": "longest", "distortion_tolerance": "tolerance", "bias_tolerance": "bias"}
 """For each renamed parameter of a method, its old name, which journals' marks still use."""

@@ -36,13 +36,10 @@ LARGER_DRAFT_S = 0.064
 SNR_DB = 10.0
 U_TIMES = (0.0246, 0.1046)
 """Seconds of one pass of each model, u-hlm Section I; cu-hlm prints 25.6 ms for the draft model."""
-
-
-def accuracy_of(paper: str) -> dict[str, Any]:
-    """Return Table I of a paper: by pair and method, in the order of ``SETS``."""
-    found: dict[str, Any] = _HLM[paper]
-    return found
-
+HLM_ACCURACIES: dict[str, dict[str, Any]] = {paper: _HLM[paper] for paper in (CU, U)}
+"""Table I of each paper: by pair and method, in the order of ``SETS``."""
+SAVINGS: dict[str, tuple[str, str, int]] = _TABLES["edge-sd"]["savings"]
+"""Savings of edge-sd over the load: baseline, and the one field of Table II that differs, with its value."""
 
 NETWORKS, DATASETS, METHODS, DEVICE_DATASETS = (
     tuple(_FLEXSPEC[key]) for key in ("networks", "datasets", "methods", "device_datasets")

@@ -1,6 +1,7 @@
 """Set the common style of all figures: sizes, colours, axes, legends, and reproducible file bytes."""
 
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,10 @@ from validation.decoding.methods.registry import COLORS
 
 Axes: TypeAlias = Any  # of matplotlib, which is imported to draw only
 Canvas: TypeAlias = Any  # its Figure
+
+_NAMES = (Path(__file__).parents[1] / "curves.toml").read_text(encoding="utf-8")
+CURVES: dict[str, dict[str, str]] = tomllib.loads(_NAMES)
+"""What pictures and tables call curves, bars and schemes."""
 
 COLUMN = (3.4, 2.55)  # inches: one panel
 PAGE = (7.0, 3.0)  # two panels

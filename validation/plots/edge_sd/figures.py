@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from validation.plots.common import style
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers
 from validation.plots.common.stored import stored
@@ -102,10 +103,6 @@ _IN_WAVES = {NAMES["proposed"]: "Algorithm 1, in waves that fit", NAMES["free"]:
 _IN_WAVES |= {NAMES["paper"]: (_MENDED := "Algorithm 1, (24b), misprints mended")}
 
 
-_SHARED = {"equal": "equal shares, (24b)", "best": "best shares, (24b)"}
-_SHARED |= {"waves": "best shares, in waves that fit", "free": "best shares, ours, in waves that fit"}
-
-
 def paint_shares(numbers: Numbers) -> Canvas:
     looks = LOOKS | {"equal": LOOKS["max"], "best": LOOKS["paper"], "waves": LOOKS["proposed"]}
     users = sorted({one["users"] for one in numbers["series"] if "users" in one})
@@ -127,8 +124,9 @@ def _distinct(numbers: Numbers, count: int) -> list[dict[str, Any]]:
     """Return the curves of a number of tasks with short names; those that coincide are the last of them."""
     found: dict[tuple[float, ...], dict[str, Any]] = {}
     for one in (one for one in numbers["series"] if one.get("users") == count):
-        name = "best shares, by all plans" if tuple(one["mean"]) in found else _SHARED[one["scheme"]]
-        found[tuple(one["mean"])] = one | {"name": name}
+        means = tuple(one["mean"])
+        name = "best shares, by all plans" if means in found else style.CURVES["shares_drawn"][one["scheme"]]
+        found[means] = one | {"name": name}
     return list(found.values())
 
 

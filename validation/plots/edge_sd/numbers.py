@@ -9,9 +9,10 @@ import numpy as np
 from validation.arrays import Array
 from validation.claims.scenarios.cell import SCHEMES, Load, Radio, serve, uploads
 from validation.estimates import Estimate, clustered
+from validation.plots.common.printed import SAVINGS
 from validation.plots.common.printed import value as printed_value
 from validation.plots.common.record import Numbers, cell, plain, table
-from validation.plots.common.style import axis
+from validation.plots.common.style import CURVES, axis
 
 PAIR_NAMES = ("68M, 7B", "1.1B, 7B", "1.1B, 13B")
 RUNS = 10
@@ -22,27 +23,7 @@ ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
 BANDWIDTHS_MHZ = (10, 15, 20, 25, 30, 35, 40)
 SHARED_BY = (50, 100)
 PRINTED_AT_MHZ = 25
-SAVINGS = {
-    "7b": ("sequential", "longest_input", 512),
-    "7c": ("sequential", "longest_output", 1792),
-    "8a": ("max", "users", 90),
-    "8b": ("heuristic", "longest_input", 1792),
-    "8c": ("heuristic", "longest_output", 1024),
-}
-"""Printed savings over the load: baseline, and the one field of Table II that differs, with its value."""
-
-NAMES = {
-    "paper": "Algorithm 1, (24b)",
-    "proposed": "Algorithm 1, waves",
-    "free": "ours: free, waves",
-    "sequential": "no pipeline",
-    "none": "no batching",
-    "fixed-length": "7 drafts",
-    "autoregressive": "no drafts",
-    "static": "static, 4 tasks",
-    "max": "max batching",
-    "heuristic": "heuristic batching",
-}
+NAMES, SHARES = CURVES["schemes"], CURVES["shares"]
 _LATENCY = axis("total latency T", "s")
 
 
@@ -95,12 +76,6 @@ UNDER_EACH = tuple(scheme for scheme in SCHEMES if scheme != "free")
 """Schemes that the paper compares, and Johnson's order, under the paper's memory rule and with its barrier."""
 
 IN_FIG_9 = ("proposed",)
-SHARES = {
-    "equal": "equal shares, (24b)",
-    "best": "best shares, (24b)",
-    "waves": "best shares, waves",
-    "free": "best shares, free, waves",
-}
 IN_WAVES = ("proposed", "free")
 """Plans that count the caches of all batches."""
 

@@ -44,7 +44,6 @@ class Compared:
 
     vocabulary: int
     rules: dict[str, list[Promise | float | None]]
-    positions: int
     prompt: NDArray[np.int64]
 
 
@@ -66,7 +65,7 @@ def compared(trace: Trace, seed: int) -> Compared:
     rules[BUDGET] = [(bits[rows, plan.index], bias[rows, plan.index]) for plan in plans]
     rules |= _of_cu_hlm(q, sample.drafts, chosen, sample.offline) | _of_c_sqs(q)
     places = sampled_positions(trace, max(1, SAMPLE_VALUES // trace.vocabulary), seed)[chosen]
-    return Compared(trace.vocabulary, rules, len(q), prompt_of(trace, places))
+    return Compared(trace.vocabulary, rules, prompt_of(trace, places))
 
 
 def _of_cu_hlm(
@@ -153,7 +152,7 @@ def measure_figure(trace: Trace, seed: int) -> Numbers:
         "axes": [{"x": epsilon, "y": axis("bits for each distribution", scale="log")}],
         "series": series,
         "statistics": {"vocabulary": found.vocabulary, "full": full_bits(found.vocabulary)},
-        "positions_drawn": found.positions,
+        "positions_drawn": len(found.prompt),
     }
 
 
@@ -232,5 +231,5 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
             "bits": {name: [_mean_bits(values[n]) for n in places] for name, values in found.rules.items()},
             "ends": {name: [_ends(values[n], found.prompt) for n in places] for name, values in found.rules.items()},
         },
-        "positions_drawn": found.positions,
+        "positions_drawn": len(found.prompt),
     }

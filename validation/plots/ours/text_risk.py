@@ -1,7 +1,5 @@
 """Table IV of ours: the loss of whole texts at each threshold, and promised against measured risk."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +18,21 @@ ALLOWED = (0.05, 0.1, 0.2)
 WHOLE = "overlap, bound 1"
 SUM = "sum, bound T"
 TOKEN = "sum / T, bound 1"
+SPLITS = 200
+CALIBRATION = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Results of S splits.
+
+    ``column`` (S,): place of the threshold in the grid, -1 if nothing may be skipped; ``met`` (S,): mean loss of the
+    test prompts; ``mean``: of ``met`` over the splits, with a 95% interval by the jackknife over prompts.
+    """
+
+    column: Index
+    met: Row
+    mean: Estimate
 
 
 def _loss(name: str, losses: Losses, length: int) -> tuple[Row, float]:
@@ -108,23 +121,6 @@ def _thresholds(row: dict[str, Any]) -> str:
         for key in ("threshold", "threshold_low", "threshold_high")
     )
     return middle if low == high else f"{middle} [{low}, {high}]"
-
-
-SPLITS = 200
-CALIBRATION = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Results of S splits.
-
-    ``column`` (S,): place of the threshold in the grid, -1 if nothing may be skipped; ``met`` (S,): mean loss of the
-    test prompts; ``mean``: of ``met`` over the splits, with a 95% interval by the jackknife over prompts.
-    """
-
-    column: Index
-    met: Row
-    mean: Estimate
 
 
 def calibration_size(prompts: int) -> int:

@@ -29,7 +29,6 @@ ACCURACIES = {
 RIGHT = "right"
 METRICS = {RIGHT: "share of right answers", **ACCURACIES}
 """The same, after the share of right answers, which only a pair that was tuned for turns has."""
-RATES = ("transmission_rate", "true_skip_rate")
 
 
 def _pick(decoded: Decoded, rows: Sequence[GenerationRecord], name: str) -> dict[str, float]:
@@ -147,7 +146,7 @@ def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
     by_threshold = _by(decoded, UHlm, "threshold", (CuHlmOffline,))
     x = list(by_threshold)
     words = {threshold: metrics_of(rows, seed) for threshold, rows in by_threshold.items()}
-    sent, true = ([found[name] for found in words.values()] for name in RATES)
+    sent, true = ([found[name] for found in words.values()] for name in ("transmission_rate", "true_skip_rate"))
     fitted = decoded.about["fitted"]
     theirs = [skipped_of_accepted(rows, seed) for rows in by_threshold.values()]
     threshold = axis("threshold of the uncertainty")

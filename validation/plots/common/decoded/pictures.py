@@ -59,14 +59,7 @@ _ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "
 _RATES = dict(zip(("transmission", "accepted_if_skipped", "skipped_if_accepted"), style.LOOKS, strict=True))
 _RATES |= zip((*ACCURACIES, RIGHT), style.LOOKS, strict=True)
 _RATES |= zip(("formula", "encoded"), style.LOOKS, strict=False)
-_ENDS = {
-    "true skip rate of cu-hlm, P(accepted | skipped)": "P(accepted | skipped)",
-    "true skip rate of u-hlm, P(skipped | accepted)": "P(skipped | accepted)",
-    "cosine similarity to the reference answer": "to the reference answer",
-    "cosine similarity to another text of the target model": "to another text of the target model",
-    "by the formula, k(8 + ⌈log₂ V⌉)": "by the formula",
-    **dict.fromkeys(("printed", "printed: sent", "printed: accepted"), ""),
-}
+_ENDS = style.CURVES["ends"]
 """Names at the ends of the curves; the label of the axis says the rest, and the legend what is printed."""
 
 
@@ -149,24 +142,8 @@ def _drawn(numbers: Numbers, shown: Mapping[str, str]) -> dict[str, str]:
     return {name: shown[info_of(name).name] for name in names if info_of(name).name in shown}
 
 
-SHOWN = {
-    "small only": "device alone",
-    "large only": "target alone",
-    "HLM": "HLM",
-    "U-HLM risk-prone": "U-HLM",
-    "CU-HLM offline": "CU-HLM offline",
-    "CU-HLM online": "CU-HLM online",
-    "CU-HLM certified": "ours, certified bias 0.1",
-}
-"""Methods of the picture, by registered name, and their names there; the numbers hold all methods."""
-SHOWN_OF_U_HLM = {
-    "HLM": "HLM",
-    "Rand-HLM": "Rand-HLM",
-    "U-HLM risk-prone": "U-HLM",
-    "U-HLM at 0.8": "U-HLM at 0.8",
-    "CU-HLM certified": "ours, certified bias 0.1",
-}
-"""The same for u-hlm."""
+SHOWN, SHOWN_OF_U_HLM = style.CURVES["methods"], style.CURVES["methods_of_u_hlm"]
+"""Methods of the pictures, by registered name, and their names there; the numbers hold all methods."""
 _ALONE = ("small only", "large only")
 """Methods without a link: their speed is a level, the same at every SNR."""
 
@@ -212,7 +189,7 @@ def paint_methods(numbers: Numbers) -> Canvas:
     figure, (left, right) = style.canvas((style.PAGE[0], 3.6), panels=2)
     bars, names = numbers["bars"], _drawn(numbers, SHOWN_OF_U_HLM)
     places = ((-0.2, style.DARK, "o"), (0.0, style.PALE, "^"), (0.2, style.GREY, "s"))
-    for (key, name), (shift, color, mark) in zip(_SKIPS.items(), places, strict=True):
+    for (key, name), (shift, color, mark) in zip(style.CURVES["skips"].items(), places, strict=True):
         dots(left, bars, key, shift, label=name, color=color, marker=mark)
     sent = 1 - value(U, "skipped")
     left.axvline(sent, color="black", linestyle=(0, (1, 1.5)), linewidth=0.9, label="TR, printed")
@@ -227,10 +204,3 @@ def paint_methods(numbers: Numbers) -> Canvas:
     right.set_title("line: the paper's link")
     label_ends(right, names, order=list(names))
     return figure
-
-
-_SKIPS = {
-    "transmission": "TR",
-    "skipped_if_accepted": "TSR, P(skipped | accepted)",
-    "accepted_if_skipped": "cu-hlm's, P(accepted | skipped)",
-}

@@ -15,7 +15,7 @@ from validation.plots.common.decoded import numbers as scores
 from validation.plots.common.decoded import timed_texts
 from validation.plots.common.decoded.numbers import titled
 from validation.plots.common.decoded.timed_texts import Fading, Texts
-from validation.plots.common.printed import CU, HLM_LATENCIES, HLM_NAMES, LARGER_DRAFT_S, SETS, SNR_DB, accuracy_of
+from validation.plots.common.printed import CU, HLM_ACCURACIES, HLM_LATENCIES, HLM_NAMES, LARGER_DRAFT_S, SETS, SNR_DB
 from validation.plots.common.record import Numbers, cell, kept, table
 
 
@@ -36,7 +36,7 @@ def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Nu
             "absent": scores.absent(decoded),
             "shares": {name: _shares(decoded, name, seed) for name in there},
         },
-        "tables": [_accuracy_table(decoded, there[:1], accuracy_of(paper), seed)],
+        "tables": [_accuracy_table(decoded, there[:1], HLM_ACCURACIES[paper], seed)],
     }
 
 

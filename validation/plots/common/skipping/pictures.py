@@ -10,11 +10,6 @@ from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
 from validation.plots.common.style import Axes, Canvas
 
-RATES = {
-    "transmission": "transmission rate",
-    "skipped_if_accepted": "P(skipped | accepted)",
-    "accepted_if_skipped": "P(accepted | skipped)",
-}
 _MEASURES = ({"color": style.MIDDLE}, {"color": style.GREY, **style.DASHED}, style.LOOKS[2])
 """Of the uncertainty: the papers' measure and its two baselines."""
 
@@ -150,7 +145,7 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
 def paint_methods(numbers: Numbers) -> Canvas:
     figure, (left, right) = style.canvas((style.PAGE[0], 2.8), panels=2)
     series = numbers["series"]
-    names = iter(RATES.items())
+    names = iter(style.CURVES["rates"].items())
     key, name = next(names)
     dots(left, series, key, 0.0, color=style.DARK, marker="o")
     left.set_xlabel(name)

@@ -88,7 +88,7 @@ def test_the_list_of_commands_is_complete():
     assert {name for row in rows for name in re.findall(r"`([^`]+)`", row)} == {*main.commands, *SETUP}
 
 
-TEXTS = re.compile(r"\.(pyi?|c(pp)?|md|json|toml|ya?ml|txt|bib|cff|css|js|j2|sh|csv|typed|svg|ipynb|log)")
+TEXTS = re.compile(r"\.(pyi?|c(pp)?|md|json|toml|ya?ml|txt|bib|cff|css|js|j2|sh|csv|typed|mplstyle|svg|ipynb|log)")
 
 
 def licences() -> list[list[str]]:

@@ -20,9 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory._array import brief
+from validation.arrays import Array
 from validation.audit.engines import SEEDS, ask, at, vllm_settings
 from validation.audit.laws import Processors
 from validation.decoding.batch_state import DRAFT, TARGET
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from validation.models.pair import Pair
 
-Array = NDArray[Any]
 ID, PROBED = "token_id:", "Two roads: 17 + 25 = 42"
 PROBES = 8
 """Draws that tell whether a server heeds seeds, and whether its noise is known."""

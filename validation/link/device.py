@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.decoding.batch_state import DRAFT, NOT_BEGUN
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.switched import Switched
@@ -31,8 +31,6 @@ from validation.link.received import OwnModel, Streamed, Written
 from validation.link.remote import RefusedError, Remote, ServerAwayError
 from validation.link.wire import LinkError, Opening, answer_of, require_temperature, round_body
 from validation.models.pair import Pair
-
-Array = NDArray[Any]
 
 
 class _RemoteLoop(OneText):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.wire import MalformedError
 from validation.decoding.kv_cache import CachedModel, JointCache, KeyValueCache
@@ -20,7 +19,6 @@ from validation.link.loops import OneText, Pace, session_of
 from validation.link.wire import Opening, answer_body, round_of
 from validation.models.pair import Pair
 
-Array = NDArray[Any]
 ONE = np.zeros(1, dtype=np.int64)
 
 

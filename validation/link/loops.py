@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.decoding.loop import Loop
 from validation.decoding.methods.base import Method
 from validation.decoding.random_streams import Noise
@@ -15,8 +15,6 @@ from validation.decoding.session import Draft, Message, Session
 from validation.decoding.verification import VerifiedDrafts
 from validation.errors import UserError
 from validation.models.pair import Pair
-
-Array = NDArray[Any]
 
 
 def session_of(

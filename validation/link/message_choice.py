@@ -10,13 +10,12 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.draft_length import tokens_by_length
 from hlmtheory.wire import DevicePolicy, SeededTokens
+from validation.arrays import Array
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.switched import Chosen, Switched, lossless_part
 from validation.decoding.records import Round
@@ -26,7 +25,6 @@ from validation.link.device_records import Exchange
 from validation.link.recording import HEADERS, LARGE, SMALL
 from validation.link.remote import Remote
 
-Array = NDArray[Any]
 KEPT = 64
 """Rounds whose times count."""
 CONFIDENCE, MORE = 0.95, 1.25

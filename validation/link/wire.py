@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.codec.envelope import DOWN, UP, Envelope
 from hlmtheory.codec.frame import Reader, varint
 from hlmtheory.policy.answers import received_answer
 from hlmtheory.wire import CodecError, MalformedError
+from validation.arrays import Array
 from validation.decoding.wire import index_bits, pack, unpack
 from validation.errors import UserError
 from validation.from_json import checked_fields
@@ -27,7 +27,6 @@ from validation.from_json import checked_fields
 if TYPE_CHECKING:
     import torch
 
-Array = NDArray[Any]
 PROTOCOL = 4
 HELLO, OPEN, ROUND, TEXT = b"h", b"o", b"r", b"t"
 """Kinds of a sealed frame: hello (empty; the same answer says that both have the key), an opening (answered by the name

@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.errors import UserError
 from validation.models import chat as turns
 from validation.models.pair import Pair, load_single
-
-Array = NDArray[Any]
 
 
 class OtherTokens:

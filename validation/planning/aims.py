@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.skipping import text_risk
+from validation.arrays import Array
 from validation.decoding.intervals import ratio
 from validation.decoding.methods.rows import CERTIFIED, ROWS, STREAMED, UNRUN
 from validation.errors import UserError
@@ -22,7 +22,6 @@ from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
 from validation.planning.shared import Shared
 
-Array = NDArray[Any]
 ONE_USER, FULL_SERVER = "one user", "a full server"
 PROVED, MEASURED = "proved", "measured"
 LOSS_WORTH = 0.005  # relative: a plan that loses something must be better by more than the best that loses nothing

@@ -6,10 +6,8 @@ of a text of n tokens is within n ε. Bytes are measured on a sample, weighted b
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.policy.answers import answer_size, coded_answer
 from hlmtheory.policy.device import ANSWER_BITS
@@ -20,7 +18,6 @@ from validation.planning.rounds import COUNTS
 from validation.planning.truncated import sampled_chunks
 from validation.trace.reader import Trace, probabilities
 
-Array = NDArray[Any]
 LIMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)  # ε of a token
 
 

@@ -6,23 +6,22 @@ prices common to all codecs and lengths. Any message accepts a draft with at mos
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.policy import StageCosts, lower_hulls
 from hlmtheory.policy.columns import solve
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.rounds import Prices, Rounds
 from hlmtheory.policy.user import Given
+from validation.arrays import Array
 from validation.planning.message_length import token_bytes
 from validation.planning.option import Line, Option
 from validation.planning.profile import DRAFT_LENGTHS, SEEDED, Profile, reply_bits
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
 
-Array = NDArray[Any]
 _NO_TIME = 1e-300  # seconds a bit: what the server alone sends is in its speed
 ROWS = 256  # Positions that stand for those of the training texts
 

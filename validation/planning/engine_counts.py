@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.engines import read_acceptance
 from validation.acceptance.record import VERIFICATIONS, AcceptanceRecord, Counts, add, marked, refuse_mixture, remarks
 from validation.acceptance.settings import LONGER
 from validation.acceptance.summary import FEWEST_CLUSTERS, RoundTimes, square, summarise
+from validation.arrays import Array
 from validation.decoding.methods.rows import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
@@ -25,8 +25,6 @@ from validation.planning.profile import rejection_bits, reply_bits
 from validation.planning.rounds import count_table
 from validation.planning.split import Split
 from validation.printable import counted
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

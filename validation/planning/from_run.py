@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.record import AcceptanceRecord, tally
@@ -25,7 +24,6 @@ from validation.planning.setting import Setting
 from validation.planning.split import split_prompts
 from validation.printable import counted
 
-Array = NDArray[Any]
 WEBSOCKET = 6 + 2  # Bytes of the headers of a round's frame and of its answer, of at most 125 bytes each
 OPTIONS = {"--rate": "rate_bps", "--rtt": "round_trip_s", "--draft-time": "draft_s", "--verify-time": "verify_s"}
 """The options whose values a record holds, and the fields of a request."""

@@ -5,18 +5,15 @@ match with q(y). Where a step begins is a Markov chain along the text, so expect
 end of a text would cut are left out. The intervals are over texts.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.collection.import_lists import CORPUS
 from validation.decoding.intervals import ratio
 from validation.errors import UserError
 from validation.estimates import Estimate
 from validation.trace.reader import LOGITS, Trace, probabilities
 
-Array = NDArray[Any]
 LAWS = {
     "greedy": "greedy drafts, match or rejection",
     "rejection": "sampled drafts, rejection",

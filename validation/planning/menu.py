@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.decoding.methods import rows
 from validation.planning.answers import answer_options
 from validation.planning.option import Option, at_server, exact, without_exchanges
@@ -15,8 +15,6 @@ from validation.planning.profile import ADAPTIVE, BUDGETS, CODECS, DRAFT_LENGTHS
 from validation.planning.rounds import COUNTS, count_table
 from validation.planning.several import list_options, own_tree_options
 from validation.planning.truncated import CERTIFIED_BIAS
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

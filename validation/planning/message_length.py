@@ -7,13 +7,12 @@ whose message keeps only tokens with a count, so that its size changes from draf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.codec.mixed import message_bytes
 from hlmtheory.lattice import payload_bits
+from validation.arrays import Array
 from validation.planning.positions import LATTICES, Lattice
 
-Array = NDArray[Any]
 NO_ROW_BITS = 4  # A row of no probabilities: its kind, no size, and a width
 _FRAME = 6  # bytes: version, kind, checksum
 _ROUNDING = 1e-7  # of a sum of logarithms

@@ -8,18 +8,16 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.skipping import skip_thresholds
 from hlmtheory.uncertainty import fit_linear
 from hlmtheory.wire import envelope_bits
+from validation.arrays import Array
 from validation.decoding.methods import rows
 from validation.planning.positions import Lattice
 from validation.planning.profile import Profile
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Passes
-
-Array = NDArray[Any]
 
 
 class Note(NamedTuple):

@@ -8,13 +8,12 @@ budgets of bits tell more, so they are left out. Not bounded are the number of r
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.channel.leak import rounds_leak, size_classes
 from hlmtheory.lattice import payload_bits
+from validation.arrays import Array
 from validation.decoding.methods import rows
 from validation.decoding.wire import index_bits
 from validation.planning.message_length import longest_bytes, message_bits, most_counts
@@ -22,7 +21,6 @@ from validation.planning.option import Option
 from validation.planning.profile import Profile, rejection_bits, reply_bits
 from validation.planning.rounds import COUNTS, Wire, expected_counts
 
-Array = NDArray[Any]
 _UP, _DOWN, _EXCHANGES, _PASSES, _TOKENS = map(COUNTS.index, ("up_bits", "down_bits", "exchanges", "passes", "tokens"))
 _HEADER, _PROBABILITY = 16, 32  # bits of the papers' rounds: see validation.planning.profile
 _ROUNDING = 1e-9

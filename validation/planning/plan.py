@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.skipping.calibration import calibrate_threshold
+from validation.arrays import Array
 from validation.decoding.intervals import ratio
 from validation.decoding.methods import rows
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD
@@ -25,7 +25,6 @@ from validation.planning.setting import Setting
 from validation.planning.split import Split
 from validation.planning.streamed import Streamed
 
-Array = NDArray[Any]
 _TOLD = 1e-9  # bits: a logarithm is rounded
 _KEPT = 8  # settings whose options stay in memory
 EQUAL = 1e-9  # Relative: values that differ by less are equal

@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory._array import NUMPY
 from hlmtheory._simplex import quotient
@@ -15,10 +13,9 @@ from hlmtheory.shared_seed.match import sorted_matches
 from hlmtheory.uncertainty.binomial import DRAWS, skip_probability
 from hlmtheory.uncertainty.perturbation import MAX_TEMPERATURE
 from hlmtheory.uncertainty.quadrature import mean_at, quick_rule, scaled_gaps
+from validation.arrays import Array
 from validation.decoding.wire import index_bits
 from validation.trace.reader import TraceChunk, probabilities
-
-Array = NDArray[Any]
 
 BINS = 40  # Bins of the uncertainty, each 1/40 wide; bin b holds b/40 < u ≤ (b + 1)/40
 THRESHOLDS = np.arange(1, 21) / 20

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.planning.message_length import message_bits
@@ -24,8 +24,6 @@ from validation.processes import in_threads
 from validation.trace.journal import JOURNAL
 from validation.trace.reader import Trace, TraceChunk
 from validation.trace.sealed import checksum, read_sealed, write_sealed
-
-Array = NDArray[Any]
 
 VERSION = 12
 DRAFT_LENGTHS = tuple(range(1, 9))

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from validation.arrays import Array
 
 COUNTS = (
     "tokens",  # New tokens

@@ -2,17 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.channel import Rician, TraceLink
+from validation.arrays import Array
 from validation.decoding.seconds import PASSES, Times, parts
 from validation.errors import UserError
 from validation.planning.rounds import COUNTS, named
 
-Array = NDArray[Any]
 SHARES = (np.arange(200) + 0.5) / 200
 """Quantiles whose rates stand for a link in means over time; a percentile is exact, see ``PlanLink.quantile``."""
 _ROUNDING = 1e-12  # of a sum of times

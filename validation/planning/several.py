@@ -6,18 +6,16 @@ likeliest, else min(1, q'_y/p_y) (a sure tree: ``verification.top_drafts_tried``
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.decoding.methods.rows import OWN_TREE, SEED_TREE
 from validation.decoding.wire import index_bits
 from validation.planning.option import Option, at_server, exact
 from validation.planning.profile import SEEDED, Profile
 from validation.planning.rounds import Wire, expected_counts
 
-Array = NDArray[Any]
 WIDTHS = (
     *((n,) for n in (2, 3, 4)),
     *((n, 1) for n in (2, 3, 4)),

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.policy import SharedServer, queue_rates
 from hlmtheory.policy.queueing import QueueRates
+from validation.arrays import Array
 from validation.decoding.intervals import ratio
 from validation.decoding.seconds import Times, seconds
 from validation.estimates import Estimate, three_digits
@@ -24,7 +24,6 @@ from validation.planning.setting import Setting
 from validation.planning.split import Split
 from validation.printable import counted
 
-Array = NDArray[Any]
 _LEAST = 1e-9  # seconds of a pass
 MOST_ROUNDS, EACH = 40_000, (60, 400)
 """Rounds that are simulated for a prediction: of all users, and of each one."""

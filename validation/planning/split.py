@@ -4,12 +4,11 @@ Texts of one prompt are alike, so every promise, prediction and interval counts 
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from validation.arrays import Array
+
 PARTS = ("train", "calibrate", "test")
 
 

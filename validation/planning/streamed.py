@@ -5,11 +5,11 @@ t_d + R + b/C + (1 + ⌈J t_d/V⌉) V for t_d < V, else (J + 1) t_d + R + b/C + 
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from validation.arrays import Array
 from validation.decoding.methods.rows import STREAMED
 from validation.planning.message_length import token_bytes
 from validation.planning.option import Option, exact
@@ -17,7 +17,6 @@ from validation.planning.profile import Profile, reply_bits
 from validation.planning.rounds import count_table
 from validation.planning.setting import Setting
 
-Array = NDArray[Any]
 LATER = 1e-9
 """Relative: drafts that take as long as whole passes need one pass more, since one a little later misses its pass."""
 _START = 1  # bytes of the number of starts, below 128

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.truncation import resampling_bias
+from validation.arrays import Array
 from validation.decoding.methods.single_draft import CuHlm, CuHlmCertified, CuHlmOffline, CuHlmOnline, Cut
 from validation.decoding.trace_drafts import offline_k
 from validation.planning.option import Line
@@ -15,7 +14,6 @@ from validation.planning.positions import ROUNDING, positions_of, sampled, witho
 from validation.planning.profile import digest, remembered
 from validation.trace.reader import Trace, TraceChunk, probabilities
 
-Array = NDArray[Any]
 SAMPLE = 384  # Positions of the sample; each needs a sort of its rows
 DISTORTION = 0.1  # θ of cu-hlm (21), (24)
 CERTIFIED_BIAS = "certified, Bias"  # How the kind of messages begins whose Bias is bounded

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hlmtheory.policy import BandUser, SharedServer, lower_hulls, plan_served
 from hlmtheory.policy.hulls import Hulls
 from hlmtheory.policy.served import ServedPlan
+from validation.arrays import Array
 from validation.decoding.methods.rows import OURS, SERVER
 from validation.errors import UserError
 from validation.input_files import read_csv, read_number
@@ -26,7 +26,6 @@ from validation.planning.setting import PlanLink, Setting
 from validation.planning.shared import Served, Shared, User
 from validation.printable import printable
 
-Array = NDArray[Any]
 COLUMNS, OTHERS = ("name", "rate"), ("rtt", "draft_time", "weight")
 OLD = {"rtt_ms": "rtt", "draft_ms": "draft_time"}
 MOST_USERS = 1000

@@ -209,8 +209,8 @@ def _lengths_said(planner: Planner, aims: Sequence[Aim], asked: Aim, counts: Map
 
 
 def _assumed(planner: Planner, request: Request, best: Option, counts: Mapping[str, Any] | None) -> list[str]:
-    """Return what the answer assumes where an option was left out, as one sentence; ``counts`` are an engine's."""
-    parts = []
+    """Return what stands for options that were left out, and what changes it most; ``counts`` are an engine's."""
+    parts, grows = [], ""
     if counts is not None and counts["draft_sampling"] is None and counts["verification"] != "match":
         parts.append("drafts were sampled from the draft model's distribution (else --drafts)")
     if request.server_draft_basis != "given":
@@ -220,8 +220,8 @@ def _assumed(planner: Planner, request: Request, best: Option, counts: Mapping[s
     if flat and not request.verify_token_s:
         alone = request.passes is None or len(request.passes.batches) == 1
         wide = "with drafts or with more texts" if request.server_batch > 1 and alone else "with drafts"
-        ratios = wide_passes(planner, planner.setting, best)
-        parts.append(f"a pass {wide} takes no longer{ratios} (else --verify-token-time, --times or --passes)")
+        grows = wide_passes(planner, planner.setting, best)
+        parts.append(f"a pass {wide} takes no longer (else --verify-token-time, --times or --passes)")
     if request.server_batch > 1 and request.draft_passes is None:
         parts.append("a draft of more texts takes the server no longer (else --times)")
     if counts is not None and counts["records"] < FEWEST_CLUSTERS:
@@ -229,7 +229,8 @@ def _assumed(planner: Planner, request: Request, best: Option, counts: Mapping[s
     if request.batch_assumed:
         room = "of a full server has one text" if request.users == 1 else "has room for all users"
         parts.append(f"a pass {room} (else --server-batch)")
-    return [f"Assumes: {'; '.join(f'({n}) {part}' for n, part in enumerate(parts, 1))}."] if parts else []
+    numbered = "; ".join(f"({n}) {part}" for n, part in enumerate(parts, 1))
+    return [f"Assumes: {numbered}.", *([grows] if grows else [])] if parts else []
 
 
 def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:

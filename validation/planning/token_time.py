@@ -32,12 +32,12 @@ def wide_passes(planner: Planner, setting: Setting, best: Option) -> str:
     device = runs & np.array([option.row.device for option in pool.options])
     chosen = length_pays(planner, setting, best) if best.family in OWN_DRAFTS and best.draft_length > 1 else None
     parts = (
-        ("a server's drafts to pay", _until(seconds, own, plain), 2.0),
-        (f"K = {best.draft_length:g} to pay", chosen, best.draft_length + 1.0),
-        ("devices with the best K then to carry more users", _until(seconds, device, runs & ~device), 2.0),
+        ("a server's drafts pay", _until(seconds, own, plain), 2.0),
+        (f"K = {best.draft_length:g}", chosen, best.draft_length + 1.0),
+        ("devices with the best K then carry more users", _until(seconds, device, runs & ~device), 2.0),
     )
-    said = [f"{ratio:.2f} times as long over {n:g} for {what}" for what, ratio, n in parts if ratio]
-    return f" than over one token of each text; it may take {', '.join(said)}" if said else ""
+    said = [f"{what} until it takes {ratio:.2f} times as long over {n:g}" for what, ratio, n in parts if ratio]
+    return f"If a pass takes longer than over one token of each text: {', '.join(said)}." if said else ""
 
 
 def length_pays(planner: Planner, setting: Setting, option: Option) -> float | None:

@@ -104,7 +104,7 @@ def test_a_user_with_more_weight_has_more_of_the_band(planner) -> None:
 def test_drafts_pay_up_to_the_stated_times_of_a_wide_pass(planner) -> None:
     setting = replace(SETTING, server_draft_s=0.005, objective="capacity")
     draft = planner.candidates(COLOCATED, setting)[3]
-    own, chosen, devices = map(float, re.findall(r"([\d.]+) times as long", wide_passes(planner, setting, draft)))
+    own, chosen, devices = map(float, re.findall(r"([\d.]+) times", wide_passes(planner, setting, draft)))
 
     def dear(ratio: float) -> Planner:
         token_s = (ratio - 1.0) * setting.verify_s

@@ -17,7 +17,17 @@ from validation.acceptance.record import VERIFICATIONS, AcceptanceRecord, Counts
 from validation.acceptance.settings import LONGER
 from validation.acceptance.summary import FEWEST_CLUSTERS, RoundTimes, square, summarise
 from validation.arrays import Array
-from validation.decoding.methods.rows import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM
+from validation.decoding.methods.rows import (
+    COLOCATED,
+    DEVICE,
+    FIXED,
+    FLEXSPEC,
+    GREEDY,
+    OURS,
+    OWN_GREEDY,
+    SERVER,
+    STREAM,
+)
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.planning.option import Note, Option, exact
@@ -107,17 +117,19 @@ def options_of_counts(
         Option(DEVICE, "", table(drafts=1, skipped=1), 0, np.inf, none + 1, none + 1),
         exact(STREAM, "no round trips", table(**server)),
     ]
-    ids = _by_ids(records)
+    greedy = records[0].draft_sampling == "greedy"
+    by_ids = (GREEDY, "") if greedy else (OURS, "token ids, ") if _by_ids(records) else None
     reply = reply_bits(vocabulary)
     for k in range(1, known + 1):
         rounds = 1.0 / tokens[:, k - 1]
         rejected = rounds * (1.0 - np.prod(rates[:, :k], axis=1))
         alone = {"server_drafts": k * rounds, "passes": rounds, "verified": (k + 1) * rounds, "down_bits": width}
-        options.append(exact(COLOCATED, f"K = {k}", table(**alone), k))
+        options.append(exact(OWN_GREEDY if greedy else COLOCATED, f"K = {k}", table(**alone), k))
         shared = {"drafts": k * rounds, "passes": rounds, "exchanges": rounds, "verified": (k + 1) * rounds}
-        if ids:
+        if by_ids is not None:
+            family, words = by_ids
             sent = table(**shared, up_bits=rounds * (16.0 + k * width), down_bits=rounds * reply)
-            options.append(exact(OURS, f"token ids, K = {k}", sent, k))
+            options.append(exact(family, f"{words}K = {k}", sent, k))
             continue
         row = width + 32.0 * vocabulary
         full = table(**shared, up_bits=rounds * (16.0 + k * row), down_bits=rounds * reply)

@@ -163,7 +163,7 @@ def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str
     ends, of = [end for end in (speed.low, speed.high) if end is not None], "over prompts"
     if counts is not None:
         each, of = (speed.value or 0.0) * row.counts["passes"], counts.interval  # rounds a second, which do not vary
-        ends = [each * bound for bound in (counts.tokens or ())[1:]] if row.policy == COLOCATED else []
+        ends = [each * bound for bound in (counts.tokens or ())[1:]] if row.policy in OWN_DRAFTS else []
     if len({*map(three_digits, ends)}) < 2:
         return ""
     return f" (95% {of}: {' to '.join(map(three_digits, ends))})"

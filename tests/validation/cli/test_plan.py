@@ -365,10 +365,12 @@ def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(an
     file = "answers.jsonl" if words else "marked.jsonl"
     words = ("--acceptance", file, *words, "--vocabulary", "100000", "--rate", "1M", "--rtt", "20ms")
     found = planned(run("plan", *words, "--draft-time", "5ms", "--down-rate", "1G", "--json"))
-    servers = {"server alone", "server alone, streaming", "server with its own draft"}
-    assert {row["policy"] for row in found["rows"]} == servers | {"device alone", "ours"}
-    best = row_of(found, "ours")
-    assert best["option"] == "token ids, K = 2"
+    matched = "match" in words
+    own, device = ("server with its own draft", "ours") if matched else ("server with greedy drafts", "greedy drafts")
+    servers = {"server alone", "server alone, streaming", own}
+    assert {row["policy"] for row in found["rows"]} == servers | {"device alone", device}
+    best = row_of(found, device)
+    assert best["draft_length"]["value"] == 2
     assert best["bits"]["value"] == 16 + 2 * 17  # ⌈log₂ 100,000⌉ = 17
     assert best["text_risk"]["basis"] == "proved"
     tokens = 1 + 0.5 + 0.5 * 0.6

@@ -97,7 +97,7 @@ def test_the_draft_model_of_llama_cpp_makes_one_more_pass_a_round() -> None:
     words = ("plan", "--acceptance", scrape, "--draft-length", "3", "--json", "--drafts")
     one_sentence(run(*words, "copied"), "n-grams need no draft model")
     found = run(*words, "greedy")
-    own = next(row for row in json.loads(found.stdout)["rows"] if row["policy"] == "server with its own draft")
+    own = next(row for row in json.loads(found.stdout)["rows"] if row["policy"] == "server with greedy drafts")
     passes = own["counts"]["server_drafts"] / own["counts"]["passes"]
     assert passes == pytest.approx(own["draft_length"]["value"] + 1)
 

@@ -42,7 +42,7 @@ class RowInfo:
 
 SERVER, STREAM, COLOCATED = "server alone", "server alone, streaming", "server with its own draft"
 OWN_TREE, DEVICE, FIXED = "server with its own tree", "device alone", "fixed K, full rows"
-OWN_GREEDY, GREEDY, KEEPING = "server, greedy drafts", "greedy drafts", "server keeping sure drafts"
+OWN_GREEDY, GREEDY, KEEPING = "server with greedy drafts", "greedy drafts", "server keeping sure drafts"
 OWN_DRAFTS = (COLOCATED, OWN_GREEDY)  # a server that drafts for itself, drawn from q or the likeliest token
 UNRUN = (KEEPING, OWN_TREE)  # by no engine that ran here
 HLM, U_HLM, CU_HLM, SQS, FLEXSPEC = "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec"

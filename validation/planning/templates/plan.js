@@ -6,7 +6,7 @@ const asked = data.request;
 const byId = (id) => document.getElementById(id);
 const [DRAFTS, PASSES, EXCHANGES, VERIFIED, UP, DOWN, SKIPPED, SERVER_DRAFTS] =
   "drafts passes exchanges verified up_bits down_bits skipped server_drafts".split(" ").map((name) => data.count_names.indexOf(name));
-const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone", SEED_TREE = "shared seed tree", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", OWN_GREEDY = "server, greedy drafts", KEEPING = "server keeping sure drafts", OWN_TREE = "server with its own tree", CERTIFIED = "DSSD certified", DEVICE = "device alone";
+const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone", SEED_TREE = "shared seed tree", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", OWN_GREEDY = "server with greedy drafts", KEEPING = "server keeping sure drafts", OWN_TREE = "server with its own tree", CERTIFIED = "DSSD certified", DEVICE = "device alone";
 const PAPERS = ["fixed K, full rows", "greedy drafts", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", SEED_TREE];
 const UNRUN = [KEEPING, OWN_TREE], OWN_DRAFTS = [COLOCATED, OWN_GREEDY], WITHOUT_DEVICE = [SERVER, STREAM, ...OWN_DRAFTS, KEEPING, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
 const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, CERTIFIED, ...(data.streamed ? [STREAMED] : []), OURS];
@@ -601,8 +601,9 @@ function render() {
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
   const notes = plan ? [] : [unmet(s)];
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a budget of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
-  const lengths = lengthsOf(COLOCATED).map((one) => `K = ${one.draft_length}: ${say(value(one.test, s))}`).join(", ");
-  lines.lengths = lengths ? `Server with its own draft, ${UNITS[s.objective]}: ${lengths}.` : "";
+  const drawn = POOLS[COLOCATED].length ? COLOCATED : OWN_GREEDY;
+  const lengths = lengthsOf(drawn).map((one) => `K = ${one.draft_length}: ${say(value(one.test, s))}`).join(", ");
+  lines.lengths = lengths ? `${drawn[0].toUpperCase()}${drawn.slice(1)}, ${UNITS[s.objective]}: ${lengths}.` : "";
   for (const name of Object.keys(CONTROLS)) lines[`${name}-basis`] = state[name] === start[name] && data.bases[name] ? `; ${data.bases[name]}` : "";
   lines["rate-basis"] += `; down ${say(s.down / 1e6)}, ${asked.down_bps ? "given" : "by default the median rate"}`;
   lines.full = aims[1].best && aim !== aims[1] ? crowd(aims[1]) : "";

@@ -556,17 +556,27 @@ function told(use, s) {
   return alike.length < 2 || s.objective !== "throughput" ? flags : `${flags}K = ${alike[0].draft_length} to ${alike.at(-1).draft_length} differ by less than ${most}%; `;
 }
 
+/** The strongest rival, as validation/planning/verdict.py has it, and beside a server the best with a device. */
+function rivalsOf(aim, use) {
+  const own = !WITHOUT_DEVICE.includes(use.policy), kind = OWN_DRAFTS.includes(use.policy) ? OWN_DRAFTS : [use.policy];
+  const rival = use === aim.rival || use !== aim.best ? bestOf(aim, !own) : aim.rival;
+  const kept = (allowed) => bestKept(aim.every.filter((one) => !UNRUN.includes(one.policy) && allowed(one)), aim.s);
+  const server = own ? null : kept(({ policy }) => WITHOUT_DEVICE.includes(policy) && !kind.includes(policy));
+  if (!server || (rival && value(rival.test, aim.s) >= value(server.test, aim.s))) return [rival, null];
+  const exact = use.lossless && rival && !rival.lossless && kept((one) => one.lossless && !WITHOUT_DEVICE.includes(one.policy));
+  return [server, exact || rival];
+}
+
 /** The first lines: the answer to the aim, which is also that of the pictures' rings and the command. */
 function card(aim) {
   const s = aim.s, ids = ["use", "speed", "sure", "rival"];
   const title = { capacity: "Server time", cost: "Cost" }[s.objective] ?? "Speed";
   if (!aim.best) return { title, use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
-  const use = plainest(aim), [sure, how] = guarantee(use, s), own = !WITHOUT_DEVICE.includes(use.policy), other = bestOf(aim, !own);
-  const same = OWN_DRAFTS.includes(use.policy) ? OWN_DRAFTS : [use.policy, aim.best.policy];
-  const rival = bestKept(aim.every.filter(({ policy }) => ![...same, ...UNRUN].includes(policy)), s);
+  const use = plainest(aim), [sure, how] = guarantee(use, s);
+  const [rival, device] = rivalsOf(aim, use);
   const ratio = (one) => `${numberSaid(aim, one)}, ${(value(one.test, s) / value(use.test, s)).toFixed(2)} of the answer's`;
   const against = rival ? [`${ratio(rival)}; ${needsSaid(rival)}.`] : [];
-  if (other && other !== rival) against.push(`Best with${own ? "out" : ""} a device: ${withLength(other)}: ${ratio(other)}.`);
+  if (device) against.push(`Best with a device: ${withLength(device)}: ${ratio(device)}.`);
   const usual = s.objective === "throughput", given = Object.keys(start).every((key) => s[key] === start[key]);
   const interval = given && data.interval ? `${data.interval}; ` : "", late = say(1 / seconds(use.test, s, s.slow)), slow = late === say(meanSpeed(use.test, s)) ? "" : `${late} or more in 95% of the time; `;
   const prices = s.objective === "cost" ? `${asked.server_price} a second of the server, ${asked.time_price} of waiting; ` : "";

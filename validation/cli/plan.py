@@ -134,6 +134,8 @@ def plan(
         return
     asked = _request(given)
     request, said, measured = _measured(asked, run, given["times"], left_out, given)
+    if request.batch_assumed and request.users == 1 and request.passes is not None:
+        request = replace(request, server_batch=int(max(request.passes.batches)))
     exchange_s = request.round_trip_s - asked.round_trip_s if given["times"] is not None else 0.0
     console = open_console(stderr=as_json)
     listed = read_users(Path(given["users"]), request.setting()) if given["users"].endswith(".csv") else []
@@ -155,7 +157,7 @@ def plan(
     if given["objective"] == "cost":
         said_setting += f"; prices {given['server_price']:g} a second of the server, {given['time_price']:g} of waiting"
     also = [f"; {name} {given[name[2:].replace('-', '_')]}" for name in ALSO if name not in left_out]
-    said_setting += f"{''.join(also)}; {limits_said(given, result.asked, result.row_of(result.asked.best))}"
+    said_setting += f"{''.join(also)}; {limits_said(given, result.asked, result.rows)}"
     evidence = about["evidence"]
     models = [f"Models: {pair}; {_texts_said(evidence)}"] if (pair := evidence.get("pair")) else []
     if all_columns:

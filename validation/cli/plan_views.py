@@ -89,11 +89,12 @@ def _legend(result: Result) -> str:
     calibrated = any(row.text_risk.basis.startswith("calibrated") for row in result.rows)
     marks = "c: measured, with a limit that other prompts set and a sample may exceed; " if calibrated else ""
     speeds = "at the median rate" if is_together(result.asked) else "in the mean over time"
+    symbols = symbols_said(" ".join(line for line in result.answer if line.startswith("Risk: ")))
     return (
         f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: over those of "
         f"{with_length(_full_server(result)[1])}, whatever the link carries. Risk: bound on a text's mean total "
         "variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: docs/choose.md. Every "
-        "column, option and bound: --all."
+        f"column, option and bound: --all.{symbols and ' Symbols: '}{symbols}{symbols and '.'}"
     )
 
 
@@ -119,18 +120,22 @@ def _most_users(result: Result) -> str:
         rivals = [base] if base in equal else [one for one in equal if not one.option.row.ours]
         best = sorted(rivals, key=lambda one: (one.second, one.family == DEVICE))[-1:]
         best += [one for one in equal if one.option.row.ours and base not in equal]
-        many = most if times > MANY else f"{most} times"
-        those = f"{many} those of {with_length(base)}" if listed is aim.best and times <= MANY else many
-        alone = [] if is_together(result.asked) else [f"one user alone gets {three_digits(best[0].second)} tokens/s"]
-        about = ", and ".join([*([] if base in best else [those]), *alone])
-        return f"{', or '.join(map(with_length, best))}{about and ': '}{about}"
+        about = [] if base in best else [most if times > MANY else f"{most} times"]
+        if about and listed is aim.best and times <= MANY:
+            about[0] += f" those of {with_length(base)}"
+            if result.full_pays:
+                tokens = f"{listed.option.draft_length + 1:g} tokens"
+                about[0] += f", until a pass over {tokens} takes {result.full_pays:.2f} times as long as over one"
+        about += [] if is_together(result.asked) else [f"one user alone gets {three_digits(best[0].second)} tokens/s"]
+        return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'; '.join(about)}"
 
     texts = counted(aim.setting.server_batch, "text")
     said = f"A full server, {texts} a pass, carries most users within the limits with {named(aim.best, aim.rows)}"
     exact = aim.best_of(lambda one: one.option.lossless)
     if exact is not None and not aim.best.option.lossless:
-        said += f"; without loss with {named(exact, [one for one in aim.listed if one.option.lossless])}"
-    return f"{said}."
+        said += f". Without loss: {named(exact, [one for one in aim.listed if one.option.lossless])}"
+    longest = aim.best.option.fixed_length and aim.best.option.draft_length == result.longest
+    return f"{said}.{f' K = {result.longest:g} is the longest planned.' if longest else ''}"
 
 
 def _with_breaks(row: Row, *, lengths: bool = False) -> str:

@@ -19,6 +19,7 @@ from validation.decoding.methods.rows import (
     SERVER,
     STREAM,
     STREAMED,
+    UNRUN,
 )
 from validation.estimates import three_digits
 from validation.planning.aims import (
@@ -41,8 +42,8 @@ from validation.planning.profile import DRAFT_LENGTHS
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared
-from validation.planning.token_time import length_pays, wide_passes
-from validation.planning.verdict import Said, answer_of, is_fixed_length, number_said
+from validation.planning.token_time import length_pays, takes_no_longer, wide_passes
+from validation.planning.verdict import Said, answer_of, is_fixed_length, number_said, with_length
 
 _DUAL = "dual bound in the model of mean rounds"
 _AUDITED = f"hlm audit tests it ({SAMPLED_FAILS})"
@@ -62,6 +63,8 @@ class Result:
     assumed: list[str]  # What stands for options that were left out
     notes: list[str]  # What the numbers rest on
     bounds: list[str]
+    longest: float  # draft length that is planned
+    full_pays: float | None  # how much longer than over one token a full server's widest pass may take in its best plan
 
     def row_of(self, listed: Listed) -> Row:
         """Return the row of a listed option of the aim that was asked for."""
@@ -131,7 +134,7 @@ def make(
     said = Said(
         guarantee=f"{_guarantee(planner, best, counts)} {_greedy_said(asked)}".rstrip(),
         basis=", ".join([*each, basis_said(evidence, planner.split, best)]),
-        condition="" if shared is None else _pass_said(planner, asked.best, len(shared.users)),
+        condition=_pass_said(planner, asked, request.users),
         lengths=_lengths_said(planner, aims, asked, counts),
         unplanned=_unplanned_said(planner, shared),
         risk=_risk_said(planner, asked),
@@ -145,7 +148,7 @@ def make(
         gap=gap,
         message_gain=message_gain,
         guarantee=said.guarantee,
-        assumed=_assumed(planner, request, best, counts),
+        assumed=_assumed(planner, request, counts),
         notes=[
             *load,
             *(note.text for note in notes if best.row.device or not note.of_device),
@@ -153,7 +156,18 @@ def make(
             *_notes(planner, asked, few=counts is None and not planner.split.enough),
         ],
         bounds=[*_no_slower(planner, request), *_any_message(message_gain, ours)],
+        longest=max(option.draft_length for option in planner.options if option.fixed_length),
+        full_pays=_full_pays(planner, next(aim for aim in aims if aim.name == FULL_SERVER).best),
     )
+
+
+def _full_pays(planner: Planner, best: Listed) -> float | None:
+    if not (has_device(best) and best.option.fixed_length and takes_no_longer(planner.setting)):
+        return None
+    pool = planner.pool(planner.setting)
+    kept = [option for option, keeps in zip(pool.options, pool.kept, strict=True) if keeps and not option.row.device]
+    servers = {option for option in kept if option.family not in UNRUN}
+    return length_pays(planner, planner.setting, best.option, servers.__contains__)
 
 
 def _unplanned_said(planner: Planner, shared: Shared | None) -> str:
@@ -172,16 +186,16 @@ def _greedy_said(asked: Aim) -> str:
     return f"Greedy drafts, vLLM's default: {number_said(asked, greedy)}."
 
 
-def _pass_said(planner: Planner, best: Listed, users: int) -> str:
-    """Say how many tokens a pass is taken to verify in the time of one for each user, and from when drafts lose."""
-    setting = planner.setting
-    batch = min(setting.server_batch, users)
-    if batch < 2 or setting.passes is not None or setting.verify_token_s or not best.option.draft_length:
+def _pass_said(planner: Planner, asked: Aim, users: int) -> str:
+    """Say how many tokens a pass is taken to verify in the time of one for each text, and from when drafts lose."""
+    setting, best = planner.setting, asked.best
+    slow = asked.name == FULL_SERVER or setting.objective in ("capacity", "cost")
+    if slow or not takes_no_longer(setting) or not best.option.draft_length or best.family == STREAMED:
         return ""
-    verify_ms = 1e3 * setting.verify_s
+    verify_ms, batch = 1e3 * setting.verify_s, min(setting.server_batch, users)
     until = length_pays(planner, setting, best.option) if is_fixed_length(best) else None
     loses = f", and from {three_digits(verify_ms * until)} ms no drafts are as fast" if until else ""
-    tokens = f"{batch * (best.option.draft_length + 1):.0f} tokens of {batch} users"
+    tokens = f"{batch * (best.option.draft_length + 1):.0f} tokens{f' of {batch} users' if batch > 1 else ''}"
     return f"a pass over {tokens} is assumed to take {verify_ms:g} ms{loses}"
 
 
@@ -208,7 +222,7 @@ def _lengths_said(planner: Planner, aims: Sequence[Aim], asked: Aim, counts: Map
     return said
 
 
-def _assumed(planner: Planner, request: Request, best: Option, counts: Mapping[str, Any] | None) -> list[str]:
+def _assumed(planner: Planner, request: Request, counts: Mapping[str, Any] | None) -> list[str]:
     """Return what stands for options that were left out, and what changes it most; ``counts`` are an engine's."""
     parts, grows = [], ""
     if counts is not None and counts["draft_sampling"] is None and counts["verification"] != "match":
@@ -220,14 +234,15 @@ def _assumed(planner: Planner, request: Request, best: Option, counts: Mapping[s
     if flat and not request.verify_token_s:
         alone = request.passes is None or len(request.passes.batches) == 1
         wide = "with drafts or with more texts" if request.server_batch > 1 and alone else "with drafts"
-        grows = wide_passes(planner, planner.setting, best)
+        grows = wide_passes(planner, planner.setting)
         parts.append(f"a pass {wide} takes no longer (else --verify-token-time, --times or --passes)")
     if request.server_batch > 1 and request.draft_passes is None:
         parts.append("a draft of more texts takes the server no longer (else --times)")
     if counts is not None and counts["records"] < FEWEST_CLUSTERS:
         parts.append(f"requests are alike (else give {FEWEST_CLUSTERS} or more records: the interval is too narrow)")
     if request.batch_assumed:
-        room = "of a full server has one text" if request.users == 1 else "has room for all users"
+        texts = "one text" if request.server_batch == 1 else f"{request.server_batch} texts, the most of --passes"
+        room = f"of a full server has {texts}" if request.users == 1 else "has room for all users, in memory too"
         parts.append(f"a pass {room} (else --server-batch)")
     numbered = "; ".join(f"({n}) {part}" for n, part in enumerate(parts, 1))
     return [f"Assumes: {numbered}.", *([grows] if grows else [])] if parts else []
@@ -296,7 +311,9 @@ def _risk_said(planner: Planner, asked: Aim) -> str:
     if limit <= 0:
         return ""
     if not best.lossless:
-        return _bought(planner, asked)
+        exact = asked.best_of(lambda one: one.option.lossless)
+        without = "nothing" if exact is None else f"{with_length(exact)}: {number_said(asked, exact)}"
+        return _bought(planner, asked) or f"used; without loss {without}."
     used = "not used: no policy known to run is better by more than 0.5% with it"
     if limit < 1 and planner.threshold(setting) == -np.inf:
         used = (

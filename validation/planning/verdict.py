@@ -9,7 +9,7 @@ import numpy as np
 
 from validation.decoding.methods.rows import COLOCATED, KEEPING, OURS, OWN_DRAFTS, OWN_TREE, SERVER, STREAM
 from validation.estimates import three_digits
-from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Row
+from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row
 from validation.planning.engine_counts import CountsSaid
 from validation.planning.request import Request
 
@@ -69,28 +69,37 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
     return "; ".join(f"{', '.join(parts)} ({words.get(why, why)})" for why, parts in by_basis.items())
 
 
-def limits_said(given: Mapping[str, Any], asked: Aim, row: Row) -> str:
-    """Return the limits as given, and behind each what the plan's row for one user has of it."""
-    setting, risk = asked.setting, getattr(row, f"{asked.setting.risk_kind}_risk")
-    limits = {
-        "risk": (risk.value, setting.risk_limit, 1.0, ""),
-        "latency": (
-            row.round_s.value,
-            setting.latency_s,
-            1e3,
-            " ms a round" if asked.best.option.row.device else " ms a round, no link",
-        ),
-        "leak": (asked.best.option.leak_bits, setting.leak_bits, 1.0, " bits"),
-        "energy": (row.joules_per_token.value, setting.energy_j, 1e3, " mJ a token"),
-    }
+LIMITS = {"risk": (1.0, ""), "latency": (1e3, " ms a round"), "leak": (1.0, " bits"), "energy": (1e3, " mJ a token")}
+"""Limits of a plan, by their options: the scale of what is shown of them, and its unit."""
+
+
+def limits_said(given: Mapping[str, Any], asked: Aim, rows: Sequence[Row]) -> str:
+    """Return the limits as given, and behind each what the plan has of it for one user, and the best with a device.
+
+    ``rows`` are those of the aim, in its order.
+    """
+    setting, device = asked.setting, asked.best_of(lambda listed: listed.option.row.device)
+    values = (setting.risk_limit, setting.latency_s, setting.leak_bits, setting.energy_j)
+    shown = [(one, row) for one, row in zip(asked.rows, rows, strict=True) if one is asked.best or one is device]
+    shown.sort(key=lambda pair: pair[0] is not asked.best)
     parts = [] if setting.risk_limit else ["nothing is lost (--risk)"]
-    for name, (number, limit, scale, unit) in limits.items():
+    for name, limit in zip(LIMITS, values, strict=True):
         if given[name] is not None and (limit or name != "risk"):
-            exceeded = float(f"{number or 0.0:.3g}") > (limit or 0.0)
-            above = ", above it: it was chosen on other prompts" if exceeded else ""
-            here = f" (here {scale * (number or 0.0):.3g}{unit}{above})" if asked.name == ONE_USER else ""
-            parts.append(f"{name} {given[name]}{here}")
+            held = "; ".join(_held_of(name, limit or 0.0, asked, *pair) for pair in shown)
+            parts.append(f"{name} {given[name]}{f' ({held})' if asked.name == ONE_USER else ''}")
     return f"limits: {', '.join(parts)}"
+
+
+def _held_of(name: str, limit: float, asked: Aim, listed: Listed, row: Row) -> str:
+    """Say what a row has of a limit."""
+    scale, unit = LIMITS[name]
+    risk: Number = getattr(row, f"{asked.setting.risk_kind}_risk")
+    numbers = {"risk": risk.value, "latency": row.round_s.value, "energy": row.joules_per_token.value}
+    number = (listed.option.leak_bits if name == "leak" else numbers[name]) or 0.0
+    above = ", above it: it was chosen on other prompts" if float(f"{number:.3g}") > limit else ""
+    link = ", no link" if name == "latency" and not listed.option.row.device else ""
+    whose = "here" if listed is asked.best else NAMES.get(listed.family, listed.family)
+    return f"{whose} {scale * number:.3g}{unit}{link}{above}"
 
 
 def number_said(aim: Aim, listed: Listed) -> str:

@@ -15,7 +15,7 @@ from validation.planning.planners import planner_of_trace
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import PlanLink, Setting, constant_link
 from validation.planning.shared import Shared, User
-from validation.planning.token_time import wide_passes
+from validation.planning.token_time import length_pays, wide_passes
 from validation.planning.users import equal_users, plan_band, read_users
 
 SETTING = Setting(constant_link(1e8, 0.3, 1e9), 0.012, 0.03)
@@ -104,7 +104,8 @@ def test_a_user_with_more_weight_has_more_of_the_band(planner) -> None:
 def test_drafts_pay_up_to_the_stated_times_of_a_wide_pass(planner) -> None:
     setting = replace(SETTING, server_draft_s=0.005, objective="capacity")
     draft = planner.candidates(COLOCATED, setting)[3]
-    own, chosen, devices = map(float, re.findall(r"([\d.]+) times", wide_passes(planner, setting, draft)))
+    own, devices = map(float, re.findall(r"([\d.]+) times", wide_passes(planner, setting)))
+    chosen = length_pays(planner, setting, draft)
 
     def dear(ratio: float) -> Planner:
         token_s = (ratio - 1.0) * setting.verify_s

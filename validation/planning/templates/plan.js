@@ -556,6 +556,16 @@ function told(use, s) {
   return alike.length < 2 || s.objective !== "throughput" ? flags : `${flags}K = ${alike[0].draft_length} to ${alike.at(-1).draft_length} differ by less than ${most}%; `;
 }
 
+/** How much longer than over one token a pass over K + 1 may take until one of others is as quick; null: never quicker, or
+    passes are known. The same as validation/planning/token_time.py. */
+function longestPass(s, option, others) {
+  if (asked.passes || s.token > 0 || !others.length) return null;
+  const line = ({ test }) => [served(test, s), s.verify * (test[VERIFIED] - test[PASSES])], [seconds, wider] = line(option);
+  const crossings = others.map(line).filter(([, narrow]) => wider > narrow).map(([other, narrow]) => (other - seconds) / (wider - narrow));
+  const token = Math.min(...crossings);
+  return token > 0 && token < Infinity ? 1 + option.draft_length * token : null;
+}
+
 /** The strongest rival, as validation/planning/verdict.py has it, and beside a server the best with a device. */
 function rivalsOf(aim, use) {
   const own = !WITHOUT_DEVICE.includes(use.policy), kind = OWN_DRAFTS.includes(use.policy) ? OWN_DRAFTS : [use.policy];
@@ -580,9 +590,12 @@ function card(aim) {
   const usual = s.objective === "throughput", given = Object.keys(start).every((key) => s[key] === start[key]);
   const interval = given && data.interval ? `${data.interval}; ` : "", late = say(1 / seconds(use.test, s, s.slow)), slow = late === say(meanSpeed(use.test, s)) ? "" : `${late} or more in 95% of the time; `;
   const prices = s.objective === "cost" ? `${asked.server_price} a second of the server, ${asked.time_price} of waiting; ` : "";
+  const wide = usual && !asked.passes && !(s.token > 0) && use.policy !== STREAMED && use.draft_length > 0;
+  const longest = wide && OWN_DRAFTS.includes(use.policy) && longestPass(s, use, POOLS[STREAM]);
+  const flat = wide ? `assumes a pass over ${Math.round(use.draft_length + 1)} tokens as long as over one${longest ? `; from ${say(1e3 * s.verify * longest)} ms no drafts are as fast` : ""}; ` : "";
   const alone = usual ? "" : `a single user gets ${speedOf(use, s)}; `;
-  const lines = [`${given && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${interval}${prices}${alone}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how, against.join(" ")];
-  return { title, use: named(use), speed: usual ? speedOf(use, s) : numberSaid(aim, use), sure, rival: rival ? withLength(rival) : "none",
+  const lines = [`${given && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${flat}${interval}${prices}${alone}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how, against.join(" ")];
+  return { title, use: named(use), speed: usual ? `${wide ? "up to " : ""}${speedOf(use, s)}` : numberSaid(aim, use), sure, rival: rival ? withLength(rival) : "none",
     ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
 }
 
@@ -593,17 +606,21 @@ function crowd({ s, base, best, rows, every }) {
   const most = (first, listed) => {
     const equal = listed.filter((one) => !broken(one, s).length && times(one) === times(first)), rivals = equal.filter((one) => !own(one));
     const named = equal.includes(base) ? [base] : [...rivals.sort((a, b) => worth(b) - worth(a)).slice(0, 1), ...equal.filter(own)];
-    const bounded = times(first) !== timesSaid(Infinity), those = bounded && first === best ? ` those of ${withLength(base)}` : "";
-    const more = named.includes(base) ? "" : `${times(first)}${bounded ? " times" : ""}${those}, and `;
+    const bounded = times(first) !== timesSaid(Infinity), servers = poolsOf(s, ...WITHOUT_DEVICE.filter((policy) => !UNRUN.includes(policy)));
+    const until = first === best && bounded && longestPass(s, first, servers.filter((one) => !broken(one, s).length));
+    const wide = until ? `, until a pass over ${first.draft_length + 1} tokens takes ${until.toFixed(2)} times as long as over one` : "";
+    const those = bounded && first === best ? ` those of ${withLength(base)}${wide}` : "";
+    const more = named.includes(base) ? "" : `${times(first)}${bounded ? " times" : ""}${those}; `;
     return `${named.map(withLength).join(", or ")}: ${more}one user alone gets ${speedOf(named[0], s)}`;
   };
   const lossless = every.filter((one) => one.lossless), exact = best.lossless ? null : bestKept(lossless.filter(({ policy }) => !UNRUN.includes(policy)), s);
-  return `A full server, ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass, carries most users within the limits with ${most(best, rows)}${exact ? `; without loss with ${most(exact, lossless)}` : ""}.`;
+  return `A full server, ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass, carries most users within the limits with ${most(best, rows)}${exact ? `. Without loss: ${most(exact, lossless)}` : ""}.`;
 }
 
 function render() {
   const s = withLink(state), aims = aimsOf(s), aim = aims[s.objective === "capacity" ? 1 : 0];
-  const rows = aim.rows.map((option) => ({ ...rowOf(option, aim), plan: option === aim.best, number: value(option.test, aim.s) }));
+  const used = aim.best && plainest(aim);
+  const rows = aim.rows.map((option) => ({ ...rowOf(option, aim), plan: option === used, number: value(option.test, aim.s) }));
   const last = (row) => 2 * !!row.breaks.length + UNRUN.includes(row.policy);
   rows.sort((a, b) => last(a) - last(b) || b.number - a.number);
   const plan = rows.find((row) => row.plan);

@@ -44,28 +44,24 @@ DOMAINS = {
     "turns": COUNT,
     "acceptance": UNIT_INTERVAL,
 }
-random = partial(host_side, DOMAINS | {"draft_length": COUNT}, {"output_tokens": 1})
+steps_side = partial(host_side, DOMAINS | {"draft_length": COUNT}, {"output_tokens": 1})
+peak_side = partial(host_side, DOMAINS, {"model": 1})
+pipeline_side = partial(host_side, DOMAINS, {"draft_times": 2, "verify_times": 2, "steps": 1, "turns": 1})
+band_side = partial(host_side, SIZES, dict.fromkeys(PER_USER, 1))
+
+# One task: a prompt and an answer of one token each, and ten drafts.
 PEAK = {"model": [1, 1, 1], "input_tokens": 1, "output_tokens": 1, "batch_size": 1, "draft_length": 10}
-memory = partial(host_side, DOMAINS, {"model": 1})
-TOGETHER = Assumption("the competitor's batches are within the memory together", against(wave_sides.fit_together, bool))
+# Tasks, their batches (labels) and two machines: a pass takes c₁ s a FLOP, and c₂ s. The models have J = h₁ = h₂ = 1.
 UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "draft_length": 1}
+# Two equal tasks, a batch each; a pass takes 1 s. SHORT: with answers of 4 tokens.
 TWO = {**UNIT, "input_tokens": [1, 1], "output_tokens": [20, 20], "devices": [[0.0, 1.0], [0.0, 1.0]], "labels": [0, 1]}
-FITS = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
+SHORT = {**TWO, "output_tokens": [4, 4]}
 BATCHING_UNIT = {**UNIT, "memory": np.inf}
+# Two equal tasks. UNEVEN: two prompts of unequal length. TIGHT_MEMORY: each task fits alone, not both in one batch.
 BATCHING_TWO = {**BATCHING_UNIT, "input_tokens": [1, 1], "output_tokens": [1, 1], "devices": [[0.5, 9.0], [0.25, 4.0]]}
 UNEVEN = {**BATCHING_TWO, "input_tokens": [1, 2], "draft_length": 2, "devices": [[0.5, 1.0], [0.5, 2.0]]}
-ALONE = Assumption(
-    "every batch of the competitor, with its drafts, is within the memory", against(wave_sides.fit_alone, bool)
-)
-SHORT = {**TWO, "output_tokens": [4, 4]}
-PAIR = {"draft_times": [2.0, 3.0], "verify_times": [4.0, 1.0]}
-TIMES = ("draft_times", "verify_times", "steps")
-scheduled = partial(host_side, DOMAINS, {"draft_times": 2, "verify_times": 2, "steps": 1, "turns": 1})
-SQUARE = {"draft_times": [[1.0, 1.0]] * 2, "verify_times": [[1.0, 1.0]] * 2, "steps": [2, 2]}
-CELL = {"bits": [100.0, 100.0], "spectral_efficiency": [1.0, 4.0]}
-BAND = (*CELL, "bandwidth_hz")
-OFDMA_side = partial(host_side, SIZES, dict.fromkeys(PER_USER, 1))
-RADIO = {"bits": [100.0, 100.0], "power": [0.5, 0.5], "gain": [0.5, 1.0], "noise": 0.25, "bandwidth_hz": 100.0}
+TIGHT_MEMORY = {**BATCHING_TWO, "memory": 24.0}
+# Three tasks; the second ends a step before the others.
 LEAVING = {
     **BATCHING_UNIT,
     "acceptance": 0.0,
@@ -74,11 +70,25 @@ LEAVING = {
     "devices": [[0.5, 18.0], [0.0, 9.0]],
     "labels": [0, 1, 0],
 }
-TABLE = Source("zhu2025edgesd", "Algorithm 1, (29)-(32)")
-RUNS = Assumption("the competitor's batches are runs of the sorted tasks, in order", run_sides.are_runs)
-TIGHT_MEMORY = {**BATCHING_TWO, "memory": 24.0}
+# Three tasks that end with their first step. LATE_DRAFTS: drafting takes longer than verifying.
 ONE_STEP = {**BATCHING_UNIT, "input_tokens": [1, 1, 2], "output_tokens": [1, 1, 1], "draft_length": 2}
 LATE_DRAFTS = {**ONE_STEP, "devices": [[0.5, 8.0], [0.25, 0.0]]}
+# Seconds d and v of two batches: of one step, and of two steps, all 1 s.
+PAIR = {"draft_times": [2.0, 3.0], "verify_times": [4.0, 1.0]}
+SQUARE = {"draft_times": [[1.0, 1.0]] * 2, "verify_times": [[1.0, 1.0]] * 2, "steps": [2, 2]}
+TIMES = ("draft_times", "verify_times", "steps")
+# Two users of a band: by η, and by power and gain.
+CELL = {"bits": [100.0, 100.0], "spectral_efficiency": [1.0, 4.0]}
+RADIO = {"bits": [100.0, 100.0], "power": [0.5, 0.5], "gain": [0.5, 1.0], "noise": 0.25, "bandwidth_hz": 100.0}
+BAND = (*CELL, "bandwidth_hz")
+
+FITS = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
+ALONE = Assumption(
+    "every batch of the competitor, with its drafts, is within the memory", against(wave_sides.fit_alone, bool)
+)
+TOGETHER = Assumption("the competitor's batches are within the memory together", against(wave_sides.fit_together, bool))
+RUNS = Assumption("the competitor's batches are runs of the sorted tasks, in order", run_sides.are_runs)
+TABLE = Source("zhu2025edgesd", "Algorithm 1, (29)-(32)")
 
 
 @theorem(
@@ -134,7 +144,7 @@ def printed_steps():
     False: for one sequence ⌈O/L⌉ can exceed the mean. For a batch it can be below the slowest one's mean (20 and 24.0
     in the counterexample) or above (2 and 1.06 for two sequences of O = 4, l = 3, α = .99).
     """
-    return eq(random(schedule_sides.printed_steps_side, *BATCH), random(schedule_sides.slowest_side, *BATCH))
+    return eq(steps_side(schedule_sides.printed_steps_side, *BATCH), steps_side(schedule_sides.slowest_side, *BATCH))
 
 
 @theorem(
@@ -165,7 +175,7 @@ def memory_peak():
     g + l - 1 after l passes, g the tokens made before the step. A further step is needed while g ≤ O - 1, and steps
     of one token each reach g = O - 1.
     """
-    return eq(memory(schedule_sides.counted_peak, *COUNTS[:5]), memory(schedule_sides.peak, *COUNTS[:5]))
+    return eq(peak_side(schedule_sides.counted_peak, *COUNTS[:5]), peak_side(schedule_sides.peak, *COUNTS[:5]))
 
 
 @theorem(
@@ -196,7 +206,7 @@ def memory_peak_printed():
     drafts together do not exceed O_m tokens, with which (10) holds; (19) charges l passes at every step.
     Instead: serving.memory_peak.
     """
-    return le(memory(schedule_sides.counted_peak, *COUNTS[:5]), memory(schedule_sides.printed_peak, *COUNTS[:4]))
+    return le(peak_side(schedule_sides.counted_peak, *COUNTS[:5]), peak_side(schedule_sides.printed_peak, *COUNTS[:4]))
 
 
 @theorem(
@@ -300,7 +310,7 @@ def free():
     By induction over the operations: each begins when its machine and its batch are free, and with the barrier it
     waits for these two and for all other batches.
     """
-    return le(scheduled(schedule_sides.free_in_turn, *TIMES), scheduled(schedule_sides.with_barrier, *TIMES))
+    return le(pipeline_side(schedule_sides.free_in_turn, *TIMES), pipeline_side(schedule_sides.with_barrier, *TIMES))
 
 
 @theorem(
@@ -316,8 +326,8 @@ def free_schedule():
     draft; a batch does its own operations one after another.
     """
     return le(
-        scheduled(lambda values: partition_bound(*schedule_sides.schedule_side(values)), *TIMES),
-        scheduled(schedule_sides.appended, *TIMES, "turns"),
+        pipeline_side(lambda values: partition_bound(*schedule_sides.schedule_side(values)), *TIMES),
+        pipeline_side(schedule_sides.appended, *TIMES, "turns"),
     )
 
 
@@ -333,8 +343,8 @@ def minmax():
     Let t be the last finish time: c_k ≤ t w_k B for all k. Summed over k: Σ c_k ≤ t B.
     """
     return le(
-        OFDMA_side(lambda values: least(values, values["spectral_efficiency"]), *BAND),
-        OFDMA_side(
+        band_side(lambda values: least(values, values["spectral_efficiency"]), *BAND),
+        band_side(
             lambda values: float(times_side(values, values["spectral_efficiency"], values["weights"]).max()),
             *BAND,
             "weights",
@@ -349,7 +359,7 @@ def minmax_printed():
     (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k, correct only if g_k = 1. Instead:
     ofdma.minmax.
     """
-    return eq(OFDMA_side(latency_of_radio, *RADIO), OFDMA_side(latency_as_printed, *RADIO))
+    return eq(band_side(latency_of_radio, *RADIO), band_side(latency_as_printed, *RADIO))
 
 
 @theorem(
@@ -357,14 +367,14 @@ def minmax_printed():
     Source("zhu2025edgesd", "(26)"),
     NEW,
     tight=CELL,
-    condition=OFDMA_side(lambda values: float(len(values["bits"])), *CELL),
+    condition=band_side(lambda values: float(len(values["bits"])), *CELL),
 )
 def minmax_kkt():
     """at a fixed SNR, certificate: at w_k ∝ λI_k/η_k all finish times are equal, Σw = 1, multipliers ≥ 0.
 
     At w_k = c_k/Σc every t_k is Σc/B. The multipliers are μ_k = w_k²/c_k over their sum, positive.
     """
-    return eq(OFDMA_side(certified, *CELL), OFDMA_side(lambda values: 1.0, *CELL))
+    return eq(band_side(certified, *CELL), band_side(lambda values: 1.0, *CELL))
 
 
 @theorem(
@@ -379,8 +389,8 @@ def sum_():
     Cauchy–Schwarz: (Σ √c_k)² = (Σ √(c_k/w_k) √w_k)² ≤ Σ c_k/w_k · Σ w_k, with equality for w_k ∝ √c_k.
     """
     return le(
-        OFDMA_side(lambda values: float(sum_latency(*(values[name] for name in BAND))), *BAND),
-        OFDMA_side(
+        band_side(lambda values: float(sum_latency(*(values[name] for name in BAND))), *BAND),
+        band_side(
             lambda values: float(times_side(values, values["spectral_efficiency"], values["weights"]).sum()),
             *BAND,
             "weights",
@@ -402,8 +412,8 @@ def own_gain():
     SNR_k rises.
     """
     return le(
-        OFDMA_side(lambda values: first_share(values, float(values["boost"])), "bits", "snr", "boost"),
-        OFDMA_side(lambda values: first_share(values, 1.0), "bits", "snr", "boost"),
+        band_side(lambda values: first_share(values, float(values["boost"])), "bits", "snr", "boost"),
+        band_side(lambda values: first_share(values, 1.0), "bits", "snr", "boost"),
     )
 
 

@@ -1,0 +1,228 @@
+"""The sentences of a plan that need its planner: guarantee, risk, what is assumed, draft lengths, notes and bounds."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from validation.acceptance.settings import SAMPLED_FAILS, tied_lengths
+from validation.acceptance.summary import FEWEST_CLUSTERS
+from validation.decoding.methods.rows import (
+    CERTIFIED,
+    COLOCATED,
+    DEVICE,
+    OURS,
+    OWN_DRAFTS,
+    OWN_GREEDY,
+    OWN_TREE,
+    SERVER,
+    STREAM,
+    STREAMED,
+)
+from validation.estimates import three_digits
+from validation.planning.aims import (
+    FULL_SERVER,
+    LOSS_WORTH,
+    ONE_USER,
+    Aim,
+    Number,
+    has_device,
+)
+from validation.planning.option import Option
+from validation.planning.padding import said as padding_said
+from validation.planning.plan import Planner
+from validation.planning.profile import DRAFT_LENGTHS
+from validation.planning.request import Request
+from validation.planning.rounds import COUNTS
+from validation.planning.shared import Shared
+from validation.planning.token_time import length_pays, takes_no_longer, wide_passes
+from validation.planning.verdict import is_fixed_length, number_said, with_length
+
+_AUDITED = f"hlm audit tests it ({SAMPLED_FAILS})"
+_IF_KEPT = "lossless if the engine accepts drafts by standard rejection sampling or another lossless rule (proved)"
+
+
+def unplanned(planner: Planner, shared: Shared | None) -> str:
+    if shared is not None:
+        return " (shared seed, streamed, is planned for one user alone)"
+    if planner.streamed is not None and (planner.setting.latency_s or planner.setting.energy_j):
+        return " (shared seed, streamed, is not planned under limits of latency or energy)"
+    return ""
+
+
+def greedy_drafts(asked: Aim) -> str:
+    """Say what greedy drafts give where the answer is a server that samples its drafts."""
+    greedy = asked.best_of(lambda listed: listed.family == OWN_GREEDY)
+    if asked.best.family != COLOCATED or greedy is None:
+        return ""
+    return f"Greedy drafts, vLLM's default: {number_said(asked, greedy)}."
+
+
+def assumed_pass(planner: Planner, asked: Aim, users: int) -> str:
+    """Say how many tokens a pass is taken to verify in the time of one for each text, and from when drafts lose."""
+    setting, best = planner.setting, asked.best
+    slow = asked.name == FULL_SERVER or setting.objective in ("capacity", "cost")
+    if slow or not takes_no_longer(setting) or not best.option.draft_length or best.family == STREAMED:
+        return ""
+    verify_ms, batch = 1e3 * setting.verify_s, min(setting.server_batch, users)
+    until = length_pays(planner, setting, best.option) if is_fixed_length(best) else None
+    loses = f", and from {three_digits(verify_ms * until)} ms no drafts are as fast" if until else ""
+    tokens = f"{batch * (best.option.draft_length + 1):.0f} tokens{f' of {batch} users' if batch > 1 else ''}"
+    return f"a pass over {tokens} is assumed to take {verify_ms:g} ms{loses}"
+
+
+def as_good_lengths(planner: Planner, aims: Sequence[Aim], asked: Aim, counts: Mapping[str, Any] | None) -> list[str]:
+    """Say which draft lengths are as good as the answer's of a server, and what it should do if it is full."""
+    best, said = asked.best, []
+    if not is_fixed_length(best):
+        return []
+    if counts is not None:
+        ends = counts["not_told_apart"] or (0, 0)
+        tied = tied_lengths(ends) if ends[0] <= best.option.draft_length <= ends[1] else ""
+        said += [f"{tied} are not told apart by these counts"] if tied else []
+    elif asked.name == ONE_USER and planner.split.prompts["test"] > 1 and asked.setting.objective == "throughput":
+        tied = tied_lengths(planner.alike(best.option))
+        said += [f"{tied} are not told apart by these prompts"] if tied else []
+        longest = best.option.draft_length == DRAFT_LENGTHS[-1]
+        said += ["the longest that is planned"] if longest else []
+        plain = next((one.option for one in asked.rows if one.family == STREAM), best.option)
+        said += [] if planner.gain(best.option, plain).sign else ["not told apart from no drafts"]
+    full = next(aim for aim in aims if aim.name == FULL_SERVER).best_of(lambda one: not has_device(one))
+    if full is not None and full.option is not best.option:
+        length = f"K = {full.option.draft_length:g}" if is_fixed_length(full) else full.family
+        said.append(f"where the server is full: {length}")
+    return said
+
+
+def assumptions(planner: Planner, request: Request, counts: Mapping[str, Any] | None) -> list[str]:
+    """Return what stands for options that were left out, and what changes it most; ``counts`` are an engine's."""
+    parts, grows = [], ""
+    if counts is not None and counts["draft_sampling"] is None and counts["verification"] != "match":
+        parts.append("drafts were sampled from the draft model's distribution (else --drafts)")
+    if request.server_draft_basis != "given":
+        own_draft = f"{1e3 * planner.setting.own_draft_s:.3g} ms"
+        parts.append(f"a draft takes the server {own_draft}: {request.server_draft_basis} (else --server-draft-time)")
+    flat = request.passes is None or len(set(request.passes.table[0])) == 1
+    if flat and not request.verify_token_s:
+        alone = request.passes is None or len(request.passes.batches) == 1
+        wide = "with drafts or with more texts" if request.server_batch > 1 and alone else "with drafts"
+        grows = wide_passes(planner, planner.setting)
+        parts.append(f"a pass {wide} takes no longer (else --verify-token-time, --times or --passes)")
+    if request.server_batch > 1 and request.draft_passes is None:
+        parts.append("a draft of more texts takes the server no longer (else --times)")
+    if counts is not None and counts["records"] < FEWEST_CLUSTERS:
+        parts.append(f"requests are alike (else give {FEWEST_CLUSTERS} or more records: the interval is too narrow)")
+    if request.batch_assumed:
+        texts = "one text" if request.server_batch == 1 else f"{request.server_batch} texts, the most of --passes"
+        room = f"of a full server has {texts}" if request.users == 1 else "has room for all users, in memory too"
+        parts.append(f"a pass {room} (else --server-batch)")
+    numbered = "; ".join(f"({n}) {part}" for n, part in enumerate(parts, 1))
+    return [f"Assumes: {numbered}.", *([grows] if grows else [])] if parts else []
+
+
+def risk(planner: Planner, asked: Aim) -> str:
+    """Return whether a risk that is allowed is used, and what it buys; "" if none is allowed."""
+    best, setting, n = asked.best.option, planner.setting, planner.split.prompts["calibrate"]
+    kind, limit = setting.risk_kind, setting.risk_limit
+    if limit <= 0:
+        return ""
+    if not best.lossless:
+        exact = asked.best_of(lambda one: one.option.lossless)
+        without = "nothing" if exact is None else f"{with_length(exact)}: {number_said(asked, exact)}"
+        return _bought(planner, asked) or f"used; without loss {without}."
+    used = "not used: no policy known to run is better by more than 0.5% with it"
+    if limit < 1 and planner.threshold(setting) == -np.inf:
+        used = (
+            f"the smallest threshold already loses more on the {n} calibration prompts" if n else "no prompt calibrates"
+        )
+        if n and (n + 1) * limit < 1:
+            used = f"{n} calibration prompts, and {int(np.ceil(1 / limit)) - 1} are needed"
+        used = f"no token may be skipped at --risk {kind}={limit:g}: {used}; the plan is lossless"
+    return f"{used}. {_bought(planner, asked)}".rstrip()
+
+
+def _bought(planner: Planner, asked: Aim) -> str:
+    """Return how much faster the loss makes the plan, or else one with a device; "" where no interval is known."""
+    if asked.name != ONE_USER or asked.setting.objective != "throughput" or planner.split.prompts["test"] < 2:
+        return ""
+    lossy = asked.best if not asked.best.option.lossless else asked.best_of(has_device)
+    exact = asked.best_of(lambda one: one.option.lossless and (lossy is asked.best or has_device(one)))
+    if lossy is None or exact is None or lossy.option.lossless or not exact.value:
+        return ""
+    if lossy is not asked.best and lossy.value <= exact.value * (1.0 + LOSS_WORTH):
+        return ""
+    gain = planner.gain(lossy.option, exact.option)
+    low, high = gain.low or 0.0, gain.high or 0.0
+    noise = ", within the noise" if low <= 0.0 <= high else ""
+    bought = f"{gain.value:.1%} ({low:.1%} to {high:.1%}){noise}"
+    if lossy is asked.best:
+        return f"used; it makes the plan faster by {bought}."
+    return f"With a device it buys {bought}: {lossy.name}, {number_said(asked, lossy)}."
+
+
+def no_slower(planner: Planner, request: Request) -> list[str]:
+    setting = planner.setting
+    if request.reads_again or setting.own_draft_s > setting.draft_s or setting.between_s > setting.link.round_trip_s:
+        return []
+    return [
+        "The server is no slower at a draft than the device. So for one user no lossless policy that drafts and waits "
+        "in turn, with a length that is independent of what would be accepted, is faster than a server that draws the "
+        "same drafts if the downlink carries the tokens; nor are the lengths and skips that are listed here."
+    ]
+
+
+def any_message(gain: Number | None, ours: str) -> list[str]:
+    if gain is None or gain.value is None:
+        return []
+    return [
+        "Even a message as short as token ids makes a device that draws one draft a position from its model, in rounds "
+        "of a fixed length, or a lossless one that drafts each position once while the server verifies what it gets, "
+        f"at most {1.0 + gain.value:.2f} times as fast as {ours} ({gain.basis})."
+    ]
+
+
+def notes(planner: Planner, asked: Aim, *, few: bool) -> list[str]:
+    notes = []
+    if few:
+        notes.append(
+            "Fewer than 3 prompts or records are too few to split: numbers are measured on those that the plan was "
+            "chosen on, and no threshold is calibrated."
+        )
+    if planner.setting.leak_bits is not None:
+        option = asked.best.option
+        own = planner.ours(planner.setting) if option.family not in (OURS, SERVER, DEVICE) else None
+        shown = own or option
+        notes.append(padding_said(shown, shown.counts[:, COUNTS.index("tokens")]) if shown.sizes or not own else "")
+    return [note for note in notes if note]
+
+
+def guarantee(planner: Planner, option: Option, counts: Mapping[str, Any] | None) -> str:
+    if not option.lossless:
+        return _promise(planner, option)
+    if counts is not None and option.draft_length:
+        kept = f": {_AUDITED if counts['draft_sampling'] == 'sampled' else 'hlm audit tests it'}"
+        return f"{_IF_KEPT}{kept if counts['verification'] else '; say which by --verification'}."
+    if option.family in (*OWN_DRAFTS, OWN_TREE):
+        kept = "lossless if the engine verifies by block, as Sun et al. (proved)" if option.block else _IF_KEPT
+        return f"{kept}: {'hlm audit tests it' if option.family == OWN_GREEDY else _AUDITED}."
+    return "lossless: each text has the target model's distribution (proved)."
+
+
+def _promise(planner: Planner, option: Option) -> str:
+    """Return what holds of the texts of an option that loses something."""
+    kind, limit = planner.setting.risk_kind, planner.setting.risk_limit
+    if limit <= 0:
+        return "none: what is lost has no limit (--risk)"
+    if option.family == CERTIFIED:
+        return (
+            f"the law of each token, given those before it, is within {option.answer_limit:g} of the target's, "
+            f"and that of a text as long as these within {option.loss.max():.3g}, whatever the models are (proved)."
+        )
+    if limit >= 1:
+        return "a total variation is never above 1, so this limit promises nothing."
+    what = "total variation of texts from the target model" if kind == "text" else "one-step risk of tokens"
+    return (
+        f"the mean {what} is at most {limit:g}; the mean is over texts and over the draw of the "
+        f"{planner.split.prompts['calibrate']} calibration prompts. So a single text, or a single calibration, may be "
+        "above it."
+    )

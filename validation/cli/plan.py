@@ -134,8 +134,6 @@ def plan(
         return
     asked = _request(given)
     request, said, measured = _measured(asked, run, given["times"], left_out, given)
-    if request.batch_assumed and request.users == 1 and request.passes is not None:
-        request = replace(request, server_batch=int(max(request.passes.batches)))
     exchange_s = request.round_trip_s - asked.round_trip_s if given["times"] is not None else 0.0
     console = open_console(stderr=as_json)
     listed = read_users(Path(given["users"]), request.setting()) if given["users"].endswith(".csv") else []

@@ -1,6 +1,5 @@
 """Views of ``hlm plan``: the answer, the table of policies, all columns, the users of a band, and the picture."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -249,8 +248,6 @@ def draw(result: Result, setting: str, path: Path) -> None:
     what = "tokens/s of one user, in the mean over time" if alone else decides
     use, number = (line.partition(end)[0] for line, end in zip(result.answer, (";", f"; {asked.name}"), strict=False))
     title = f"{use.partition(' (vLLM')[0]}. {number}."
-    flat = re.search(r"a pass [^;(]*takes no longer", " ".join(result.assumed))
-    setting += f". Assumed: {flat[0]}" if flat else ""
     with house_style():
         rows = ordered(result)
         figure, (axes,) = canvas((1.6 * COLUMN[0], 1.0 + 0.22 * len(rows)))

@@ -44,8 +44,8 @@ class Measured:
 
     def sentence(self, name: str) -> str:
         a, b, c = self.plane
-        text = f"A pass of the {name} model: {self.count} measured, interpolated. Beyond them {1e3 * a:.4g} ms"
-        text += f" + {1e6 * b:.4g} us a token" + (f" + {1e6 * c:.4g} us a cached token" if c else "")
+        plane = f"{1e3 * a:.4g} ms + {1e6 * b:.4g} us a token" + (f" + {1e6 * c:.4g} us a cached token" if c else "")
+        text = f"A pass of the {name} model: {self.count} measured, interpolated; beyond them it grows as {plane}"
         return f"{text}, from which the farthest pass is {self.worst:.0%} off."
 
 
@@ -60,6 +60,11 @@ class Passes:
     def measured_to(self) -> int:
         """Return the largest batch at which every model of the table was measured."""
         return min(max(model.rest) for model in (self.target, self.draft) if model is not None)
+
+    @property
+    def linear_from(self) -> int:
+        """Return the largest batch that was measured of any model: beyond it times are linear in the batch."""
+        return max(max(model.rest) for model in (self.target, self.draft) if model is not None)
 
     def sentences(self) -> list[str]:
         draft = [] if self.draft is None else [self.draft.sentence("draft")]

@@ -25,7 +25,7 @@ BY_MEAN = {
     "tensorrt-llm": f"{_MEAN} (older versions: a whole number); it is AL - 1, where the other engines take AL",
 }
 """What a mean loses at each engine."""
-SAMPLED_FAILS = "vLLM 0.32 on CPUs fails with sampled drafts, until mended: docs/engines.md"
+SAMPLED_FAILS = "vLLM 0.32 on CPUs fails with sampled drafts, until mended; no GPU was tried: docs/engines.md"
 LONGER = "longer drafts may be better: record more, such as K = {}"
 
 

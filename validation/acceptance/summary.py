@@ -42,6 +42,7 @@ class RoundTimes:
     draft_rest: Rest | None = None
     reads_again: bool = False
     measured_to: int | None = None  # largest batch of which all passes were measured; beyond it times are extrapolated
+    linear_from: int | None = None  # batch from which all times are linear in the batch
 
     @property
     def by_batch(self) -> bool:
@@ -224,7 +225,7 @@ def summarise(
         both_ends = None if records[0].copied else (low[:known], high[:known])
         chosen = _choices(in_use, same_text, times, largest_batch, records[0].copied)
         if times.by_batch:
-            chosen["crossover"] = _crossover(in_use, both_ends, times, largest_batch)
+            chosen["crossover"] = _crossover(in_use, both_ends, times)
         if both_ends is not None:
             chosen |= _not_told_apart(*both_ends, times, chosen["schedule"], corners=len(ends) < FEWEST_CLUSTERS)
         if not identified and not records[0].copied:
@@ -353,7 +354,7 @@ def _not_told_apart(
 
 
 def _crossover(
-    tokens: NDArray[np.float64], ends: tuple[NDArray[np.float64], ...] | None, times: RoundTimes, largest_batch: int
+    tokens: NDArray[np.float64], ends: tuple[NDArray[np.float64], ...] | None, times: RoundTimes
 ) -> Crossover:
     def loses(tokens: NDArray[np.float64]) -> float:
         lengths = np.arange(1, len(tokens) + 1)
@@ -369,13 +370,24 @@ def _crossover(
             times.round_trip,
         )
         fitted = max(float(np.ceil(np.max(pays_to))), 1.0)
-        if times.target_rest is None or not np.isfinite(fitted):
+        if times.target_rest is None or times.linear_from is None:
             return fitted
-        pays = max((batch for batch in range(1, largest_batch + 1) if _best(tokens, times, batch)), default=0)
-        return max(fitted, pays + 1.0) if pays == largest_batch else pays + 1.0
+        pays = max((batch for batch in range(1, times.linear_from + 1) if _best(tokens, times, batch)), default=0)
+        return max(pays + 1.0, _pays_beyond(tokens, times, times.linear_from))
 
     batch, low, high = (loses(each) if each is not None else np.nan for each in (tokens, *(ends or (None, None))))
     return Crossover(int(batch) if np.isfinite(batch) else None, low, high, times.measured_to)
+
+
+def _pays_beyond(tokens: NDArray[np.float64], times: RoundTimes, start: int) -> float:
+    """Return the batch from which no length pays, of those from ``start`` on, where times are linear in the batch."""
+    lengths = np.arange(1, len(tokens) + 1)
+    here, next_batch = (tokens * times.alone(batch) - times.rounds(batch, lengths) for batch in (start, start + 1))
+    slope = next_batch - here
+    if np.any((slope > 0) | ((here > 0) & (slope >= 0))):
+        return np.inf
+    falls = (here > 0) & (slope < 0)
+    return float(np.ceil(start + np.max(here[falls] / -slope[falls]))) if falls.any() else 0.0
 
 
 def square(counts: recorded.Counts, longest: int) -> NDArray[np.int64]:

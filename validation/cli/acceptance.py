@@ -258,7 +258,11 @@ def _times(fitted: Passes | None, given: dict[str, Any]) -> RoundTimes | None:
             raise UserError(f"The table of --passes has {has} of the draft model; --server-draft-time: {wanted}.")
         base, token, cached = fitted.target.plane
         known = fitted.target.context if given["context"] is None else given["context"]
-        rests |= {"target_rest": fitted.target.beyond_plane, "measured_to": fitted.measured_to}
+        rests |= {
+            "target_rest": fitted.target.beyond_plane,
+            "measured_to": fitted.measured_to,
+            "linear_from": fitted.linear_from,
+        }
         if fitted.draft is not None:
             draft_base, draft_token, draft_cached = fitted.draft.plane
             draft = (draft_base, draft_token)
@@ -325,7 +329,9 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
         written = json.dumps([list(one) for one in summary.schedule])
         measured = None if summary.crossover is None else summary.crossover.measured_to
         beyond = "" if measured is None or batch <= measured else f" (beyond the measured {measured:,} extrapolated)"
-        say(console, f'By batch size: "num_speculative_tokens_per_batch_size": {written}{beyond}')
+        _, last, length = summary.schedule[-1]
+        keeps = f" vLLM keeps K = {length} above {last:,}: --batch takes its --max-num-seqs." if length else ""
+        say(console, f'By batch size: "num_speculative_tokens_per_batch_size": {written}{beyond}.{keeps}')
 
 
 def _show_flags(console: Console, engine: str, summary: Summary) -> str:

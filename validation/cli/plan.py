@@ -155,18 +155,19 @@ def plan(
     if given["objective"] == "cost":
         said_setting += f"; prices {given['server_price']:g} a second of the server, {given['time_price']:g} of waiting"
     also = [f"; {name} {given[name[2:].replace('-', '_')]}" for name in ALSO if name not in left_out]
-    said_setting += f"{''.join(also)}; {limits_said(given, result.asked, result.rows)}"
+    said_setting += "".join(also)
+    limits = f"Limits: {limits_said(given, result.asked, result.rows)}"
     evidence = about["evidence"]
     models = [f"Models: {pair}; {_texts_said(evidence)}"] if (pair := evidence.get("pair")) else []
     if all_columns:
         show_all(console, result, link, basis_said(evidence, planner.split, result.asked.best.option))
-        say(console, f"At: {said_setting}", *models)
+        say(console, f"At: {said_setting}", limits, *models)
     else:
-        show(console, result, [f"At: {said_setting}", *models])
+        show(console, result, [f"At: {said_setting}", limits, *models])
     if made.users is not None and listed:  # equal users have equal plans
         show_users(console, made.users)
     if given["picture"] is not None:
-        draw(result, ". ".join([said_setting, *models]), given["picture"])
+        draw(result, ". ".join([said_setting, limits, *models]), given["picture"])
         say(console, f"Picture: {given['picture']}")
     if given["policy"] is not None:
         _write_policy(console, planner, result, about, given["policy"], given["named"], given["alone"])

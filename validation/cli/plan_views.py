@@ -123,7 +123,7 @@ def _most_users(result: Result) -> str:
         if about and listed is aim.best and times <= MANY:
             about[0] += f" those of {with_length(base)}"
             if result.full_pays:
-                tokens = f"{listed.option.draft_length + 1:g} tokens"
+                tokens = f"{listed.option.draft_length + 1:g} tokens of each text"
                 about[0] += f", until a pass over {tokens} takes {result.full_pays:.2f} times as long as over one"
         about += [] if is_together(result.asked) else [f"one user alone gets {three_digits(best[0].second)} tokens/s"]
         return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'; '.join(about)}"

@@ -85,9 +85,9 @@ def limits_said(given: Mapping[str, Any], asked: Aim, rows: Sequence[Row]) -> st
     parts = [] if setting.risk_limit else ["nothing is lost (--risk)"]
     for name, limit in zip(LIMITS, values, strict=True):
         if given[name] is not None and (limit or name != "risk"):
-            held = "; ".join(_held_of(name, limit or 0.0, asked, *pair) for pair in shown)
-            parts.append(f"{name} {given[name]}{f' ({held})' if asked.name == ONE_USER else ''}")
-    return f"limits: {', '.join(parts)}"
+            held = ", ".join(_held_of(name, limit or 0.0, asked, *pair) for pair in shown)
+            parts.append(f"{name} {given[name]}{f': {held}' if asked.name == ONE_USER else ''}")
+    return "; ".join(parts)
 
 
 def _held_of(name: str, limit: float, asked: Aim, listed: Listed, row: Row) -> str:
@@ -98,7 +98,7 @@ def _held_of(name: str, limit: float, asked: Aim, listed: Listed, row: Row) -> s
     number = (listed.option.leak_bits if name == "leak" else numbers[name]) or 0.0
     above = ", above it: it was chosen on other prompts" if float(f"{number:.3g}") > limit else ""
     link = ", no link" if name == "latency" and not listed.option.row.device else ""
-    whose = "here" if listed is asked.best else NAMES.get(listed.family, listed.family)
+    whose = "here" if listed is asked.best else "with a device"
     return f"{whose} {scale * number:.3g}{unit}{link}{above}"
 
 

@@ -17,7 +17,7 @@ from validation.claims.certificate import certificate
 from validation.plots import FIGURES
 from validation.plots.common.record import claims_words, printed_words
 from validation.printable import printable_value
-from validation.provenance import PAPERS, versions
+from validation.provenance import PAPERS, commit_of_code, versions
 from validation.report import first_screen
 from validation.report.citations import bibliography
 from validation.report.tables import KINDS, pieces, table_row
@@ -149,7 +149,7 @@ def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "prompts": len(prompts),
         "sources": sources.most_common(SOURCES),
         "more_sources": len(sources) - SOURCES,
-        "versions": list(versions(*LIBRARIES).items()),
+        "versions": [*versions(*LIBRARIES).items(), ("commit", commit_of_code() or "unknown")],
     }
 
 

@@ -140,6 +140,11 @@ def test_what_lies_beyond_the_measured_batches_is_marked(answers, passes):
     found = json.loads(run(answers, *words, "--batch", "9", "--json").stdout)["crossover"]
     assert (found["loses_from"], found["measured_to"], found["extrapolated"]) == (7, 4, True)
     assert "beyond the measured 4" in run(answers, *words).output
+    longer = json.loads(
+        run(answers, *words, "--batch", "30", "--json").stdout
+    )  # the break-even is that of the schedule
+    assert longer["crossover"]["loses_from"] == 7
+    assert [row[0] for row in longer["schedule"] if row[2] == 0] == [7]
 
 
 def test_totals_with_times_say_that_they_give_no_best_length(tmp_path):

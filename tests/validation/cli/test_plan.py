@@ -1,6 +1,7 @@
 """The command ``hlm plan``."""
 
 import json
+import re
 import shlex
 from contextlib import chdir
 
@@ -121,12 +122,59 @@ def test_behind_each_limit_stands_what_the_plan_has_of_it(plan):
     words = ("--rate", "2M", "--risk", "text=.7", "--latency", "p90=900ms", "--energy", "2000mJ", "--no-shared-seed")
     result = plan(*words, "--server-draft-time", "400ms", "--verify-time", "90ms", "--json")
     used = row_of(planned(result), planned(result)["aims"][0]["best"]["policy"])
-    (said,) = (line.partition("limits: ")[2] for line in result.stderr.splitlines() if line.startswith("At: "))
-    heard = [float(part.partition("here ")[2].split()[0].rstrip(")")) for part in said.split(", ")]
-    expected = [used["text_risk"]["value"], 1e3 * used["round_s"]["value"], 1e3 * used["joules_per_token"]["value"]]
     assert used["counts"]["drafts"] > 0
-    assert heard == pytest.approx(expected, rel=6e-3)
-    assert "; limits: nothing is lost" in plan().output
+    assert heard_of("here", result) == pytest.approx(held_of(used), rel=6e-3)
+    beside = plan(*words, "--json")  # the answer is a server, and a device stands behind it
+    device = row_of(planned(beside), planned(beside)["aims"][0]["with_device"]["policy"])
+    assert held_of(device)[2] > 0 == heard_of("here", beside)[2]
+    assert heard_of("with a device", beside) == pytest.approx(held_of(device), rel=6e-3)
+    assert "Limits: nothing is lost" in plan().output
+
+
+def held_of(row):
+    return [row["text_risk"]["value"], 1e3 * row["round_s"]["value"], 1e3 * row["joules_per_token"]["value"]]
+
+
+def heard_of(whose, result):
+    (said,) = (line for line in result.stderr.splitlines() if line.startswith("Limits: "))
+    return [float(number) for number in re.findall(rf"{whose} ([\d.]+)", said)]
+
+
+def test_a_risk_that_is_used_for_another_aim_is_set_beside_the_best_without_loss(plan):
+    found = planned(plan("--risk", "text=.9", "--objective", "capacity", "--json"))
+    used, exact = (
+        planned(plan("--risk", limit, "--objective", "capacity", "--json")) for limit in ("text=.9", "text=0")
+    )
+    best, lossless = (each["aims"][1]["best"]["server_s_per_token"] for each in (used, exact))
+    assert best < lossless
+    (said,) = (line for line in found["answer"] if line.startswith("Risk: used"))
+    assert float(re.search(r"([\d.]+) ms of the server", said)[1]) == pytest.approx(1e3 * lossless, rel=5e-3)
+
+
+def test_a_full_server_has_the_most_texts_that_were_timed(plan, folder):
+    (folder / "batches.csv").write_text("batch,width,ms\n1,1,20\n1,4,27\n16,4,60\n")
+    assert planned(plan("--passes", "batches.csv", "--json"))["request"]["server_batch"] == 16
+    assert planned(plan("--passes", "batches.csv", "--server-batch", "4", "--json"))["request"]["server_batch"] == 4
+
+
+def test_a_full_server_carries_more_users_with_devices_up_to_the_stated_time_of_a_pass(plan):
+    """At that time of a pass over K + 1 tokens the same device and the best server take as long."""
+    line = next(line for line in plan().output.splitlines() if line.startswith("A full server"))
+    wide, ratio = map(float, re.search(r"over (\d+) tokens of each text takes ([\d.]+) times", line).groups())
+    token_ms = 30.0 * (ratio - 1.0) / (wide - 1.0)
+    words = ("--verify-time", f"{30.0 - token_ms}ms", "--verify-token-time", f"{token_ms}ms", "--objective", "capacity")
+    found = planned(
+        plan(*words, "--server-draft-time", f"{planned(plan('--json'))['request']['server_draft_s']}s", "--json")
+    )
+    device = min(
+        sum(
+            entry["counts"]["test"][found["count_names"].index(name)] * each
+            for name, each in (("passes", 0.030 - token_ms / 1e3), ("verified", token_ms / 1e3))
+        )
+        for entry in found["menu"]
+        if entry["draft_length"] == wide - 1 and entry["policy"] == "FlexSpec"
+    )
+    assert device == pytest.approx(found["aims"][1]["without_device"]["server_s_per_token"], rel=0.01)
 
 
 def test_an_interval_says_of_what_it_is(answers):

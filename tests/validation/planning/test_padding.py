@@ -10,7 +10,7 @@ from hlmtheory.wire import DevicePolicy, LatticeRows, SeededTokens, ServerPolicy
 from tests.validation.command_line import run
 from tests.validation.stored_traces import VOCABULARY
 from validation.decoding.methods.planned import read_policy
-from validation.decoding.methods.rows import COLOCATED, CU_HLM, FIXED, FLEXSPEC, OURS, SERVER, SQS, U_HLM
+from validation.decoding.methods.rows import COLOCATED, CU_HLM, FIXED, FLEXSPEC, GREEDY, OURS, SERVER, SQS, U_HLM
 from validation.planning.menu import Evidence, options
 from validation.planning.message_length import longest_bytes, message_bits, token_bytes
 from validation.planning.option import Option
@@ -93,6 +93,9 @@ def test_rivals_are_padded_or_say_that_they_tell_more(profile, plain):
     for one in of(none, FIXED).values():
         row = header + one.draft_length * (token + 32.0 * VOCABULARY)
         np.testing.assert_allclose(one.counts[:, UP], one.counts[:, EXCHANGES] * row)
+    for one in of(none, GREEDY).values():
+        np.testing.assert_allclose(one.counts[:, UP], one.counts[:, EXCHANGES] * (header + one.draft_length * token))
+        assert one.leak_bits == 0.0
     assert of(none, SERVER) == {label: one for (family, label), one in plain.items() if family == SERVER}
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.validation.planning.test_rounds import WIRE, played
-from validation.decoding.methods.rows import COLOCATED, CU_HLM, KEEPING, OURS, U_HLM
+from validation.decoding.methods.rows import COLOCATED, CU_HLM, GREEDY, KEEPING, OURS, OWN_GREEDY, U_HLM
 from validation.planning.menu import Evidence, colocated_options
 from validation.planning.planners import planner_of_trace
 from validation.planning.profile import CODECS, SEEDED, until_spent
 from validation.planning.request import Request
-from validation.planning.rounds import COUNTS, expected_counts
+from validation.planning.rounds import COUNTS, expected_counts, named
 from validation.planning.setting import Setting, constant_link
 from validation.report.first_screen import draft_lengths
 
@@ -39,6 +39,16 @@ def test_a_round_with_the_longest_pass_takes_as_long_as_its_tokens_without_draft
     for k, drafts, tokens, speed, _, longest in draft_lengths(made):
         assert 1.0 + (longest - 1.0) * drafts / k + drafts * draft_s / verify_s == pytest.approx(tokens)
         assert speed == pytest.approx(tokens / (verify_s + drafts * draft_s), rel=1e-3)
+
+
+def test_a_server_makes_the_greedy_rounds_of_a_device_without_its_link(made):
+    pairs = zip(made.candidates(GREEDY, SETTING), made.candidates(OWN_GREEDY, SETTING), strict=True)
+    for device, server in pairs:
+        here, there = (named(option.counts) for option in (server, device))
+        np.testing.assert_array_equal(here["passes"], there["passes"])
+        np.testing.assert_array_equal(here["server_drafts"], there["drafts"])
+        assert not here["up_bits"].any()
+        assert not here["drafts"].any()
 
 
 @pytest.mark.parametrize("budget", [0.0, 3.5, 8.0, 100.0])

@@ -293,7 +293,7 @@ function unmet(s) {
 }
 
 function guarantee(option, s) {
-  if (option.lossless && [...OWN_DRAFTS, OWN_TREE].includes(option.policy)) return ["Lossless", `If the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it${option.policy === OWN_GREEDY ? "" : "; vLLM 0.32 on CPUs fails with sampled drafts, until mended"}.`];
+  if (option.lossless && [...OWN_DRAFTS, OWN_TREE].includes(option.policy)) return ["Lossless", `If the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it${option.policy === OWN_GREEDY ? "" : "; vLLM 0.32 on CPUs fails with sampled drafts, until mended; no GPU was tried"}.`];
   if (option.lossless) return ["Lossless", "Every text has exactly the target model's law: proved."];
   if (needs(option, s.kind) >= 1 || s.limit >= 1) return ["No limit", `The limit allows any text; its loss is ${two.format(option.loss[s.kind])}, ${measured}.`];
   if (option.policy === CERTIFIED) return [`TV ≤ ${say(needs(option, s.kind))}`, `The law of ${s.kind === "text" ? "a text as long as these" : "each token, given those before it,"} is within this of the target model's: proved.`];
@@ -388,7 +388,7 @@ function drawQuality(s, plan) {
   const now = plan ? plan.number : 0, inside = all.filter(([limit]) => limit < 0.97 * wide).map(([, worth]) => worth);
   const high = 1.15 * Math.max(...[now, ...inside].filter((worth) => worth < ENDLESS)) || 1, said = (worth) => (worth < ENDLESS ? say(worth) : "no limit");
   const { svg, x, y, axes, left, right, top, bottom } = canvas("quality", linear(wide), linear(high),
-    [s.kind === "text" ? "limit of a text's TV distance" : "limit of a token's risk", UNITS[s.objective]]);
+    [s.kind === "text" ? "limit of a text's risk (TV)" : "limit of a token's risk", UNITS[s.objective]]);
   put(svg, "rect", { x: x(s.limit), y: top, width: Math.max(right - x(s.limit), 0), height: bottom - top, class: "beyond" });
   axes();
   for (const [kind, , steps] of series) {
@@ -608,7 +608,7 @@ function crowd({ s, base, best, rows, every }) {
     const named = equal.includes(base) ? [base] : [...rivals.sort((a, b) => worth(b) - worth(a)).slice(0, 1), ...equal.filter(own)];
     const bounded = times(first) !== timesSaid(Infinity), servers = poolsOf(s, ...WITHOUT_DEVICE.filter((policy) => !UNRUN.includes(policy)));
     const until = first === best && bounded && longestPass(s, first, servers.filter((one) => !broken(one, s).length));
-    const wide = until ? `, until a pass over ${first.draft_length + 1} tokens takes ${until.toFixed(2)} times as long as over one` : "";
+    const wide = until ? `, until a pass over ${first.draft_length + 1} tokens of each text takes ${until.toFixed(2)} times as long as over one` : "";
     const those = bounded && first === best ? ` those of ${withLength(base)}${wide}` : "";
     const more = named.includes(base) ? "" : `${times(first)}${bounded ? " times" : ""}${those}; `;
     return `${named.map(withLength).join(", or ")}: ${more}one user alone gets ${speedOf(named[0], s)}`;
@@ -627,7 +627,7 @@ function render() {
   const lines = card(aim);
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
   const notes = plan ? [] : [unmet(s)];
-  if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a budget of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
+  if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a risk of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
   const drawn = POOLS[COLOCATED].length ? COLOCATED : OWN_GREEDY;
   const lengths = lengthsOf(drawn).map((one) => `K = ${one.draft_length}: ${say(value(one.test, s))}`).join(", ");
   lines.lengths = lengths ? `${drawn[0].toUpperCase()}${drawn.slice(1)}, ${UNITS[s.objective]}: ${lengths}.` : "";

@@ -77,19 +77,34 @@ def highest(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Arra
     return xp.max(level[..., 1:], axis=-1)
 
 
-def highest_printed(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Return the largest threshold of (6) as printed, under which no token may be left, and (8)."""
+def printed_levels(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> tuple[Array, Array]:
+    """Return the smallest and the largest threshold of (6) as printed, under which no token may be left, and (8)."""
     xp, drafts, *given = arrays(drafts=drafts, epsilon=epsilon, learning_rate=learning_rate, threshold=threshold)
     _, target, rate, tau = control.setting(*given)
     _, _, rows = distributions(drafts=control.with_positions(drafts, 1))
-    largest = tau = tau + 0.0 * rows[..., 0, 0]
+    smallest = largest = tau = tau + 0.0 * rows[..., 0, 0]
     for n in range(rows.shape[-2]):
         q = rows[..., n, :]
         kept = q >= tau[..., None]
         mass = xp.where(xp.any(kept, axis=-1), control.dropped(xp, q, kept), 1.0)
         tau = tau - rate * (mass - target)
-        largest = xp.maximum(largest, tau)
-    return largest
+        smallest, largest = xp.minimum(smallest, tau), xp.maximum(largest, tau)
+    return smallest, largest
+
+
+def highest_printed(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    return printed_levels(drafts, epsilon, learning_rate, threshold)[1]
+
+
+def beyond_printed(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """Return by how much a threshold exceeds a bound of Lemma 4 at most; negative if none does."""
+    smallest, largest = printed_levels(drafts, epsilon, learning_rate, threshold)
+    xp, above = arrays(above=largest - overshoot(epsilon, learning_rate))
+    return xp.maximum(above, -smallest - undershoot(epsilon, learning_rate))
+
+
+def nothing(epsilon: Array) -> Array:
+    return 0.0 * arrays(epsilon=epsilon)[1]
 
 
 def overshoot(epsilon: Array, learning_rate: Array) -> Array:

@@ -389,6 +389,22 @@ def telescope_printed():
 
 
 @theorem(
+    "conformal.iterates_printed",
+    Source(CSQS, "Lemma 4, for all n ≥ 0 without a condition on τ₁, with (6) as printed"),
+    MISPRINT,
+    false={"drafts": PEAKED, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 2.0},
+)
+def iterates_printed():
+    """−η(1 − ε) ≤ τ_n ≤ 1 + ηε for all n, from any τ₁.
+
+    False: at τ₁ = 2 > 1 + ηε already τ₁ is above, at τ₁ < −η(1 - ε) below, and small steps stay there for long. A first
+    threshold within the bounds is meant, and then they hold. The sides are the largest excess over a bound, and 0.
+    Instead: conformal.iterates, conformal.iterates_upper_empty.
+    """
+    return le(conformal_sides.beyond_printed, conformal_sides.nothing)  # max(-τ_n - η(1 - ε), τ_n - 1 - ηε) ≤ 0
+
+
+@theorem(
     "conformal.iterates",
     Source(CSQS, "Lemma 4, lower half"),
     CORRECTED,
@@ -441,7 +457,7 @@ def iterates_upper():
 
 @theorem(
     "conformal.regret_proof",
-    Source(CSQS, "(28), in the proof of Theorem 2"),
+    Source(CSQS, "(28), in the proof of Theorem 2; (30) follows"),
     PRINTED,
     tight={**LATE_DROP, "learning_rate": 1024.0},
     ratio=DROPPED / (1 + 3 / 1024),
@@ -458,8 +474,8 @@ def regret_proof():
 
 @theorem(
     "conformal.rate",
-    Source(CSQS, "(30)"),
-    CORRECTED,
+    Source(CSQS, "(30), O(√T) in print, with its constants"),
+    NEW,
     assuming=(Assumption("τ₁ ≥ −(c/√T)(1 − d/√T)", conformal_sides.first_high_enough),),
     tight={
         "drafts": [PEAKED_ROW, FLAT_ROW],
@@ -472,8 +488,8 @@ def regret_proof():
 def rate():
     """for ε = d/√T, η = c/√T: Σ d_n ≤ (d + τ₁/c)√T + 1 − d/√T = O(√T).
 
-    regret_sharp with ε = d/√T and η = c/√T, times T. Print has O(√T) alone, and no condition on τ₁. From a lower τ₁ the
-    same bound holds, or Σ d_n = 0.
+    regret_sharp with ε = d/√T and η = c/√T, times T. (30) as printed, O(√T) from a fixed τ₁, is true by regret_proof,
+    without the condition on τ₁. From a lower τ₁ the same bound holds, or Σ d_n = 0.
     """
     return le(conformal_sides.summed, conformal_sides.rate_bound)  # Σ d_n ≤ (d + τ₁/c)√T + 1 - d/√T
 

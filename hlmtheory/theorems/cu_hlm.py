@@ -404,6 +404,8 @@ def certificate(target, draft, k):
     """Bias ≤ 2 Δ_k: known to the device before anything is sent.
 
     Bias = 2 T TV(r, r̂) (bias_identity) ≤ 2 T Δ_k / max(T, T̂) (tvd_sharp) ≤ 2 Δ_k; where r̂ is 0/0, Bias ≤ 2 T = 2 Δ_k.
+    It holds too where draft d is accepted with min(1, p_d/q̂_d), for which bias_identity fails: this turns drafts from q̂
+    into p, so drafts from q, at the distance Δ_k, into a law at most Δ_k from p.
     """
     return le(resampling_bias(target, draft, k), truncation_sides.certificate_side(draft, k))
 

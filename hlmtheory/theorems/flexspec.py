@@ -7,7 +7,8 @@ Draft i is accepted with probability α_i given that those before it are, or γ 
 Algorithm 2 does with 1 + γ̂K; (2) and (11) have E[τ | K] = E(K) - 1 in its place. R is the link's bit/s (R_n), O
 (O_header) and b the bits of a header and of a token; F₀ and m₀ are what F and M are without these. Only here: a, c and
 v of ``stationary``. Algorithm 2 writes q for the target model's distribution, here p; q is the draft's. On III-C are
-``verification.update_floor`` and ``update_ceiling`` in ``ours_rounds``.
+``verification.update_floor`` and ``update_ceiling`` in ``ours_rounds``. (2) and (7) to (11) define the tokens and
+seconds of a round, F and M, and the aim: definitions, which have no claim; results printed on them are the refuted two.
 """
 
 from functools import partial
@@ -318,7 +319,8 @@ def tracker_consistent(acceptance, draft_length):
     false={"size_bytes": 3.2e9},
 )
 def update_storm_printed():
-    """3.2 GB at the full 10, 50 and 300 Mbit/s take the printed 48, 9.5 and 1.6 minutes, to the printed digits.
+    """3.2 GB at the full 10, 50 and 300 Mbit/s take the printed 48, 9.5 and 1.6 minutes, to the printed
+    digits: the largest deviation, in halves of a unit of the last digit, is at most 1.
 
     False: at the full 10 Mbit/s 3.2 GB take 8 · 3.2e9/10e6 s = 42.7 minutes, not 48.
     Instead: draft_length.update_storm.

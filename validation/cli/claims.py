@@ -28,7 +28,7 @@ from validation.printable import counted
 from validation.provenance import PAPERS
 from validation.report.citations import bibliography, bibtex, cite, relation_to_source
 from validation.report.publish import commit_of_check, published_pairs
-from validation.report.tables import KINDS, counterexample_text, instance_text, plain_cells, table_row
+from validation.report.tables import KINDS, counterexample_text, plain_cells, table_row
 from validation.site.theory import measured
 
 if TYPE_CHECKING:
@@ -136,9 +136,11 @@ def _by_module(part: list[Claim]) -> list[tuple[str, list[Claim]]]:
 
 
 def _new_symbols(claim: Claim, known: dict[str, str]) -> str:
-    """Return the symbols of a statement whose meaning is not that in ``known``, and put them there."""
-    new = []
-    for head, meaning in symbols(claim, claim.statement).items():
+    """Return the symbols of a statement, and of their meanings, not said so in ``known``, and put them there."""
+    new, said = [], [meaning for head, meaning in symbols(claim, claim.statement).items() if not head.startswith("in ")]
+    for head, meaning in symbols(claim, "; ".join((claim.statement, *said))).items():
+        if head.startswith("in ") and PAPERS.get(head[3:]) != claim.source.key:
+            continue  # how another paper writes them
         name, _, rest = meaning.partition(", ")
         meaning = rest if rest and name in ARGUMENTS and "," not in head else meaning
         if any(known.get(symbol) != meaning for symbol in head.split(", ")):
@@ -204,7 +206,7 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     plain["measured"] = "".join([*found, f"\n    ({MEASURED})" if found else ""]) or None
     plain["cite"] = None if own else "\n" + bibtex(claim, commit_of_check(ROOT, claim.id) if found else "").rstrip()
     contradicted = bool(own and own.counterexample)
-    tight = None if contradicted else claim.attained and instance_text(claim.attained.instance, exact=True)
+    tight = None if contradicted else claim.attained and counterexample_text(claim, claim.attained.instance, exact=True)
     plain["tight_case"] = tight and LONG_LIST.sub(r"[\1, …, \2; --json has all]", tight)
     plain["counterexample"] = counterexample and counterexample_text(claim, counterexample, exact=True)
     for key in dict.fromkeys((*ORDER, *plain)):

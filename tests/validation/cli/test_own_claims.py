@@ -94,6 +94,7 @@ def test_every_claim_is_in_the_json_whole():
         assert (ROOT / plain["tests"][0]).is_file()
     shown = run("claims", "truncation.certificate").output
     assert all(f"pair {name}: holds" in shown for name in ("builtin", "wide", "instructed", "smollm2"))
+    assert re.search(r"tight case: .*, k = 1: left (\S+), right \1\n", shown)
     assert "  source: Oh et al. (2025), (3)" in run("claims", "verification.unbiased").output
     assert "cite instead:\n    batching.pareto" in run("claims", "batching.dp_gap").output  # a claim without symbols
 
@@ -120,6 +121,8 @@ def test_the_claims_of_a_paper_are_counted_filtered_and_in_the_order_of_its_theo
     assert whole == sorted(whole, key=lambda one: one.standing == "false reading")
     assert few == sorted(few, key=lambda one: one.source.key != "oh2024uhlm")
     assert re.findall(r"[^,] S: (.{12})", shown) == ["Σ_v q_v (1 −", "a set of tok", "the signal-t"]
+    assert shown.index("q̂: ") < shown.index("(p − q̂)")  # also where only another symbol's meaning has it
+    assert "in cu-hlm: " not in shared.partition("\ncu-hlm: ")[0]
     kept = json.loads(run("claims", "--paper", "u-hlm", "--status", "misprint", "--json").stdout)["claims"]
     assert {claim["status"] for claim in kept} == {"misprint"}
     assert "0 claims." in run("claims", "--paper", "cu-hlm", "--status", "refuted", "--origin", "new").output

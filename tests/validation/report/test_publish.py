@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 import hlmtheory
+from hlmtheory.claims import Origin
 from validation.claims.certificate import PLACE
 from validation.errors import UserError
 from validation.plots import EXHIBITS, Decoding
@@ -193,3 +194,9 @@ def test_the_page_of_false_claims_counts_them_and_cites_what_their_disproofs_nam
         false = [name for name in named if known[name].standing != "true"] if first.strip() else false
         instead = " ".join(known[name].proof.text.partition("Instead: ")[2] for name in false)
         assert not false or cited <= set(re.findall(r"[a-z_]+\.\w+", instead)), false
+
+
+def test_the_page_of_new_results_names_every_new_claim_and_no_unknown_one():
+    named = set(re.findall(r"`([a-z_]+\.[a-z_\d]+)`", (ROOT / "docs/results/new.md").read_text("utf-8")))
+    known = hlmtheory.all_claims()
+    assert {claim.id for claim in known.values() if claim.origin is Origin.NEW} <= named <= known.keys()

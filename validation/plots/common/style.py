@@ -90,10 +90,10 @@ def canvas_of(axes: Axes) -> Canvas:
 
 
 def label(text: str) -> str:
-    """Return text with r̂ and q̂ as mathematics, because they need a typesetter."""
+    """Return text with r̂, q̂ and β_d as mathematics, because they need a typesetter."""
     for letter in "rq":
         text = text.replace(f"{letter}\u0302", rf"$\hat{{{letter}}}$")
-    return text
+    return text.replace("β_d", r"$\beta_d$")
 
 
 def axis(label: str, unit: str = "", scale: str = "linear") -> dict[str, str]:

@@ -102,10 +102,13 @@ def simulate_sweep(seed: int) -> Numbers:
         texts = case.by_length(draft, network) | {"cloud": case.lines[network][c.CLOUD]}
         ms = {name: plain(c.milliseconds(one.of(chosen), c.over(network)), 5) for name, one in texts.items()}
         fixed = [ms[f"fixed K = {length}"] for length in c.LENGTHS]
+        each = [texts[f"fixed K = {length}"].of(chosen) for length in c.LENGTHS]
+        ends = [c.quotient((1e3 * one.seconds(network), one.tokens), (one.tokens,) * 2, seed).ends for one in each]
+        low, high = (plain(side, 5) for side in zip(*ends, strict=True))
         printed = {str(length): value("flexspec", name) for length, name in STRIDES.get(network, {}).items()}
         series.append(
-            {"name": network, "x": list(c.LENGTHS), "y": fixed, "rule": ms["Algorithm 2"], "optimum": ms["K*"]}
-            | {"printed": printed, "cloud": ms["cloud"]}
+            {"name": network, "x": list(c.LENGTHS), "y": fixed, "low": low, "high": high}
+            | {"rule": ms["Algorithm 2"], "optimum": ms["K*"], "printed": printed, "cloud": ms["cloud"]}
         )
         statistics[network] = {"best": c.LENGTHS[fixed.index(min(fixed))]}
     axes = {"x": axis("draft length K"), "y": axis("latency of a token", "ms")}
@@ -121,6 +124,7 @@ def simulate_sweep(seed: int) -> Numbers:
 def paint_sweep(numbers: Numbers) -> Canvas:
     figure, panels = canvas((7.0, 2.5), panels=len(numbers["series"]))
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
+        axes.fill_between(one["x"], one["low"], one["high"], color=LIGHT)
         axes.plot(one["x"], one["y"], "o-", color=DARK, markersize=3.5, label="fixed K, ours")
         axes.axhline(one["rule"], color=MIDDLE, linestyle=(0, (4, 2)), label="FlexSpec's rule, ours")
         axes.axhline(one["cloud"], color="0.6", linestyle=(0, (1, 1.5)), label="Cloud-Only")

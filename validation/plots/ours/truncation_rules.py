@@ -169,7 +169,7 @@ def paint_failures(numbers: Numbers) -> Canvas:
     for place, (axes, (key, title)) in enumerate(zip(panels, kinds, strict=True)):
         style.name_axes(axes, numbers["axes"][place // 2])
         for one, look in zip(numbers["series"], styles, strict=True):
-            name = "Ū with " + one["name"].replace("β_d", r"$\beta_d$")
+            name = style.label(f"Ū with {one['name']}")
             curve(axes, one["x"], one[key], label=name, markersize=3, **look)
         axes.set_title(title)
     highest = max(axes.get_ylim()[1] for axes in panels[:2])

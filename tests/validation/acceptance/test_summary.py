@@ -11,7 +11,7 @@ from hlmtheory.draft_length import acceptance_by_depth
 from tests.theory.test_censored import rounds_by_loop
 from validation.acceptance.planners import acceptance_length, mean_over
 from validation.acceptance.record import AcceptanceRecord, tally
-from validation.acceptance.summary import RoundTimes, schedule, square, summarise
+from validation.acceptance.summary import RoundTimes, _best, _crossover, schedule, square, summarise
 from validation.errors import UserError
 
 TIMES = RoundTimes(round_trip=0.02, verify=0.03, draft=0.005)
@@ -117,6 +117,31 @@ def test_a_pass_of_the_longest_time_makes_drafts_as_fast_as_none():
     longer = replace(longer, verify=flat.verify - longer.verify_token)  # over one token as before
     assert tokens / longer.rounds(1, np.array([3]))[0] == pytest.approx(1.0 / longer.alone(), rel=1e-12)
     assert longer.alone() == pytest.approx(flat.alone(), rel=1e-12)
+
+
+def test_the_break_even_is_that_of_the_times_at_every_batch():
+    rng = np.random.default_rng(5)
+    for _ in range(30):
+        late = np.array([rng.uniform(0.0, 0.004, 4), rng.uniform(0.0, 0.05, 4)])  # of batch 1 and 8, by width
+        times = RoundTimes(
+            verify=0.02,
+            verify_token=rng.uniform(1e-5, 4e-4),
+            draft=0.003,
+            target_rest=lambda batch, widths, late=late: late[:, widths - 1].T @ _share(batch),
+            linear_from=8,
+        )
+        tokens = 1.0 + np.cumsum(rng.uniform(0.3, 0.9, 3) ** np.arange(1, 4))
+        pays = [batch for batch in range(1, 4000) if _best(tokens, times, batch)]
+        found = _crossover(tokens, None, times).loses_from
+        if pays[-1:] == [3999]:  # longer than the search
+            assert found is None or found >= 4000
+        else:
+            assert found == max(pays, default=0) + 1
+
+
+def _share(batch):
+    share = min((batch - 1) / 7, 1.0)
+    return np.array([1.0 - share, share])
 
 
 def test_the_best_length_by_batch():

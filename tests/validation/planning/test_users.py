@@ -3,19 +3,20 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from validation.decoding.methods.rows import COLOCATED, FLEXSPEC, OURS, SERVER, SQS, STREAM, U_HLM
 from validation.errors import UserError
-from validation.planning.option import Option
+from validation.planning.option import Option, exact
 from validation.planning.plan import Planner, load
 from validation.planning.planners import planner_of_trace
-from validation.planning.rounds import COUNTS
+from validation.planning.rounds import COUNTS, count_table
 from validation.planning.setting import PlanLink, Setting, constant_link
 from validation.planning.shared import Shared, User
-from validation.planning.token_time import length_pays, wide_passes
+from validation.planning.token_time import _tokens, length_pays, wide_passes
 from validation.planning.users import equal_users, plan_band, read_users
 
 SETTING = Setting(constant_link(1e8, 0.3, 1e9), 0.012, 0.03)
@@ -123,3 +124,25 @@ def test_drafts_pay_up_to_the_stated_times_of_a_wide_pass(planner) -> None:
         assert (least(own + less, COLOCATED) < least(own + less, STREAM)) is (less < 0)
         servers = least(devices + less, COLOCATED, STREAM)
         assert (least(devices + less, FLEXSPEC, OURS, SQS) < servers) is (less < 0)
+
+
+def test_an_option_saves_time_between_its_crossings_with_narrower_and_wider_ones():
+    """Against a search over the times of a token; the counts are drawn, of one text each."""
+    rng, places = np.random.default_rng(3), np.linspace(0.0, 6.0, 6001)[1:]
+    whole = SimpleNamespace(split=SimpleNamespace(test=slice(None)))
+    for _ in range(40):
+        passes, wider, drafts = (rng.uniform(low, 1.0, 6) for low in (0.2, 0.0, 0.0))
+        tables = [
+            count_table(tokens=np.ones(1), passes=p, verified=p + w, server_drafts=d)
+            for p, w, d in zip(passes, wider, drafts, strict=True)
+        ]
+        options = [exact(STREAM, "", table) for table in tables]
+        found = _tokens(whole, SETTING, options[:3], options[3:])
+        lines = SETTING.server_seconds(np.concatenate(tables)) + SETTING.verify_s * places[:, None] * wider
+        quicker = lines[:, :3] < lines[:, 3:].min(axis=1, keepdims=True)
+        last = np.where(quicker.any(axis=0), places[len(places) - 1 - quicker[::-1].argmax(axis=0)], 0.0)
+        inside = (last < places[-1]) & (last > 0)
+        assert found[inside] == pytest.approx(last[inside], abs=2e-3)
+        never = found[last == 0]
+        assert ((never <= 2e-3) | (never > places[-1])).all()  # or from beyond the search on
+        assert (found[last == places[-1]] >= places[-1]).all()

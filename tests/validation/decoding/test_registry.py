@@ -14,7 +14,7 @@ from validation.decoding.methods.multi_draft import FlexSpec
 from validation.decoding.methods.planned import Audited
 from validation.decoding.methods.quantized import AdaptiveSqs, Sqs
 from validation.decoding.methods.registry import Family, Fitted, MethodInfo, PlotStyle, Setup, info_of, register
-from validation.decoding.methods.rows import Absent, Format, Law
+from validation.decoding.methods.rows import KEEPING, OWN_DRAFTS, Absent, Format, Law
 from validation.decoding.methods.shared_seed import SharedSeedStreamed
 from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.methods.trees import SampledTree
@@ -85,7 +85,7 @@ def test_the_page_s_table_of_methods_says_what_is_registered():
     for names, _, _, exact in table:
         known = [info for info in METHODS.values() if info.name in names.split(", ") or info.name == names]
         planned = [info for info in METHODS.values() if info.method and info.method.row == names]
-        if names not in ("edge-sd", "server with its own draft", "server keeping sure drafts"):
+        if names not in ("edge-sd", *OWN_DRAFTS, KEEPING):
             assert exact in {str(info.law) for info in known or planned}, names
 
 

@@ -91,7 +91,7 @@ def _legend(result: Result) -> str:
     symbols = symbols_said(" ".join(line for line in result.answer if line.startswith("Risk: ")))
     return (
         f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: over those of "
-        f"{with_length(_full_server(result)[1])}, whatever the link carries. Risk: bound on a text's mean total "
+        f"{with_length(_full_server(result)[1])}, if link and memory carry them. Risk: bound on a text's mean total "
         "variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: docs/choose.md. Every "
         f"column, option and bound: --all.{symbols and ' Symbols: '}{symbols}{symbols and '.'}"
     )

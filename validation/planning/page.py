@@ -101,7 +101,8 @@ def _bases(plan: Mapping[str, Any]) -> dict[str, str]:
         bases["ownDraft"] = f"assumed: {asked['server_draft_basis']}"
     if not asked["verify_token_s"] and not asked.get("passes"):
         bases["token"] = "assumed: a pass with drafts takes no longer"
-    return bases | ({"batch": "assumed"} if "--server-batch" in left_out else {})
+    timed = "the most of --passes" if asked.get("passes") and asked["server_batch"] > 1 else "assumed"
+    return bases | ({"batch": timed} if "--server-batch" in left_out else {})
 
 
 def _stated(plan: Mapping[str, Any], pattern: str) -> str | None:

@@ -132,8 +132,8 @@ class Shared:
             return [each], []
         most, wait = counted(self.setting.server_batch, "text"), 1e3 * queue.waits_s.mean()
         server = (
-            f"The server is busy {queue.busy:.0%} of the time; a pass has {queue.batch:.3g} of at most {most}, and a "
-            f"text waits {wait:.0f} ms for it."
+            f"With the answer the server is busy {queue.busy:.0%} of the time; a pass has {queue.batch:.3g} of at most "
+            f"{most}, and a text waits {wait:.0f} ms for it."
         )
         return [f"{each}, simulated with mean rounds"], [server]
 

@@ -378,7 +378,7 @@ function legend(id, entries) {
 }
 
 /** The lines of the first picture: every policy is in one of them, so that the plan's ring is on a line. */
-const linesOf = (s) => [["ours", "best of ours", poolsOf(s, OURS, SERVER, DEVICE, CERTIFIED, STREAMED)], ["papers", "best of the papers", poolsOf(s, ...PAPERS)],
+const linesOf = (s) => [["ours", "best of ours, or server or device alone", poolsOf(s, OURS, SERVER, DEVICE, CERTIFIED, STREAMED)], ["papers", "best of other devices", poolsOf(s, ...PAPERS)],
   ["own", "server, drafts of its own", poolsOf(s, ...OWN_DRAFTS, OWN_TREE)], ["stream", "server, streaming", POOLS[STREAM]], ["server", SERVER, POOLS[SERVER]]];
 
 function drawQuality(s, plan) {

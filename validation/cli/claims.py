@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -120,7 +120,7 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
                 place = f"  {claim.id:{wide}}  {kinds[claim.id]:13}  {claim.source.place}"
                 say(console, place, f"      {claim.statement}{_shown_false(claim)}{' †' if claim.assumptions else ''}")
                 if shown and claim.id not in own and (new := _new_symbols(claim, known)):
-                    say(console, f"      where {new}", style="dim")
+                    say(console, *_lines_of(new), style="dim")
     certified = certificate()
     if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
         say(console, "", said)
@@ -135,7 +135,18 @@ def _by_module(part: list[Claim]) -> list[tuple[str, list[Claim]]]:
     return found if len(part) > 25 and len(runs) > 1 else [("", part)]
 
 
-def _new_symbols(claim: Claim, known: dict[str, str]) -> str:
+def _lines_of(symbols: Sequence[str]) -> list[str]:
+    """Return what symbols mean on lines of at most some 120 characters, cut between symbols."""
+    lines = [f"      where {symbols[0]}"]
+    for symbol in symbols[1:]:
+        if len(lines[-1]) + len(symbol) < 117:
+            lines[-1] += f" | {symbol}"
+        else:
+            lines.append(f"            {symbol}")
+    return lines
+
+
+def _new_symbols(claim: Claim, known: dict[str, str]) -> list[str]:
     """Return the symbols of a statement, and of their meanings, not said so in ``known``, and put them there."""
     new, said = [], [meaning for head, meaning in symbols(claim, claim.statement).items() if not head.startswith("in ")]
     for head, meaning in symbols(claim, "; ".join((claim.statement, *said))).items():
@@ -146,7 +157,7 @@ def _new_symbols(claim: Claim, known: dict[str, str]) -> str:
         if any(known.get(symbol) != meaning for symbol in head.split(", ")):
             new.append(f"{head}: {meaning}")
         known |= dict.fromkeys(head.split(", "), meaning)
-    return " | ".join(new)
+    return new
 
 
 OWN = {"yours": "of your file; no drawn instance violates it", "violated": "of your file; a drawn instance violates it"}

@@ -97,7 +97,7 @@ def highest_printed(drafts: Array, epsilon: Array, learning_rate: Array, thresho
 
 
 def beyond_printed(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Return by how much a threshold exceeds a bound of Lemma 4 at most; negative if none does."""
+    """Return the largest excess of a threshold over its bound of Lemma 4; it is negative if all keep their bounds."""
     smallest, largest = printed_levels(drafts, epsilon, learning_rate, threshold)
     xp, above = arrays(above=largest - overshoot(epsilon, learning_rate))
     return xp.maximum(above, -smallest - undershoot(epsilon, learning_rate))

@@ -1,5 +1,6 @@
 """The best policy: against solvers, against enumeration, and in closed form; the claims on drawn instances."""
 
+import itertools
 import math
 
 import numpy as np
@@ -11,6 +12,8 @@ from hlmtheory.codec.selection import CodecChoice
 from hlmtheory.draft_length.optimum import optimal_draft_length_profile
 from hlmtheory.draft_length.rates import etgr_profile
 from hlmtheory.policy import band_shares
+from hlmtheory.policy.hulls import Priced
+from hlmtheory.policy.rounds import Decisions, Prices, Rounds
 from hlmtheory.sides import served_sides
 from hlmtheory.sides.fading_sides import fading_skip
 
@@ -207,6 +210,58 @@ def test_limits_that_cannot_be_met_name_the_nearest():
     assert policy.plan_user(hulls, costs, [0.5, 0.5], risk_limit=nearest, **given).risk <= nearest
     with pytest.raises(ValueError, match="seconds_per_bit must be positive"):
         policy.StageCosts(0.01, 0.03, math.inf)
+
+
+def test_a_device_that_knows_the_rule_alone_makes_the_decisions_of_the_plan():
+    rng = np.random.default_rng(6)
+    hulls = policy.codec_hulls(rows(rng, 40, 400))
+    rejection = rng.beta(0.5, 2.0, hulls.positions)
+    costs = policy.StageCosts(0.006, 0.03, 1e-5, round_trip_s=0.01)
+    options = {"rejection": rejection, "risk_limit": 0.03, "draft_lengths": range(1, 7), "mixing": False}
+    found = policy.plan_user(hulls, costs, [0.9] * 6, **options)
+    assert found.skip.any()
+    assert not found.skip.all()
+    rule = found.rule
+    for n in range(hulls.positions):
+        own = slice(int(hulls.start[n]), int(hulls.start[n + 1]))
+        for place, corners in enumerate((found.first, *found.later), 1):
+            cost = rule.bit_price * hulls.bits[own] + rule.risk_price(place) * hulls.risk[own]
+            assert cost[corners[n] - own.start] <= cost.min() * (1.0 + 1e-9)
+        level = rule.skip_slope * rejection[n] - rule.bit_price * hulls.bits[found.first[n]] - rule.skip_level
+        assert abs(level) < 1e-9 or found.skip[n] == (rule.skips and level <= 0)
+
+
+@pytest.mark.parametrize("length", [0, 1, 3])
+@pytest.mark.parametrize("skipping", [False, True])
+def test_the_value_at_prices_is_the_largest_of_all_decisions(length, skipping):
+    """Without skips it is attained; with skips the bound on it is close, and above both charges."""
+    rng = np.random.default_rng(length)
+    hulls = policy.lower_hulls([[40.0, 90.0], [30.0, 60.0]], [[0.25, 0.0], [0.5, 0.125]])
+    costs = policy.StageCosts(0.01, 0.03, 1e-4)
+    weight, rejection, alpha = np.asarray([0.25, 0.75]), np.asarray([0.25, 0.5]), np.asarray([0.75, 0.5, 0.5])
+    priced = Priced(hulls, weight)
+    model = Rounds(hulls, priced, costs, alpha, rejection, length, skipping=skipping, bonus=True)
+    limit = 0.125
+    places = [list(itertools.product([0, 1], [2, 3]))] * max(length - 1, 0)
+    for _ in range(20):
+        prices = Prices(*rng.uniform(0.0, (40.0, 5.0)).tolist())
+        values = {True: [], False: []}
+        for skip in itertools.product([False, True], repeat=2) if length and skipping else [(False, False)]:
+            for first, *later in itertools.product(itertools.product([0, 1], [2, 3]), *places):
+                made = Decisions(np.asarray(skip), np.asarray(first), np.asarray(later, dtype=int).reshape(-1, 2))
+                for charged, found in values.items():
+                    one = model.totals(made, charged=charged)
+                    over = prices.risk * (one.risk - 0.125 * one.tokens)
+                    found.append(one.tokens - prices.rate * one.seconds - over)
+        value = model.value(prices, limit)
+        assert value >= max(values[False]) - 1e-12
+        assert max(values[False]) >= max(values[True]) - 1e-12
+        assert value == pytest.approx(max(values[False]), rel=1e-12, abs=0.01 if skipping else 1e-12)
+        if not skipping:
+            choice, totals = model.best(prices, limit, charged=True)
+            assert totals == model.totals(choice.made)
+            spent = prices.rate * totals.seconds + prices.risk * (totals.risk - 0.125 * totals.tokens)
+            assert totals.tokens - spent == pytest.approx(value, rel=1e-12, abs=1e-12)
 
 
 def test_a_subnormal_risk_is_as_good_as_none():

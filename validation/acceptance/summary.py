@@ -61,7 +61,7 @@ class RoundTimes:
         return self.round_trip + self._target(batch, lengths + 1) + drafts + again
 
     def longest_pass(self, length: int, tokens: float) -> float:
-        """Return how much longer than without drafts a pass may take until rounds of so many tokens are no faster."""
+        """Return the ratio of a pass with K drafts to one without at which rounds of so many tokens are as fast."""
         spare_s = tokens * self.alone() - float(self.rounds(1, np.array([length]))[0])
         return 1.0 + spare_s / self.alone()
 

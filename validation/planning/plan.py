@@ -294,7 +294,7 @@ class Planner:
         return [(k, float(totals[k][0] / totals[k][passes]), float(speeds[k])) for k in sorted(totals)]
 
     def gain(self, option: Option, rival: Option) -> Estimate:
-        """Return by how much an option is faster than a rival for one user on held-out prompts, relative."""
+        """Return the relative gain in speed of an option over a rival, for one user on held-out prompts."""
         counts = (self.split.sums(one.counts, self.split.test) for one in (rival, option))
         return ratio(*map(self.setting.mean_seconds, counts)) + -1.0
 

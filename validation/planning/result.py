@@ -151,8 +151,8 @@ def _full_pays(planner: Planner, best: Listed) -> float | None:
         return None
     pool = planner.pool(planner.setting)
     kept = [option for option, keeps in zip(pool.options, pool.kept, strict=True) if keeps and not option.row.device]
-    servers = {option for option in kept if option.family not in UNRUN}
-    return length_pays(planner, planner.setting, best.option, servers.__contains__)
+    servers = [option for option in kept if option.family not in UNRUN]
+    return length_pays(planner, planner.setting, best.option, servers)
 
 
 def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def greedy_drafts(asked: Aim) -> str:
 
 
 def assumed_pass(planner: Planner, asked: Aim, users: int) -> str:
-    """Say how many tokens a pass is taken to verify in the time of one for each text, and from when drafts lose."""
+    """Say which time of which pass is assumed, and from which time on drafts lose."""
     setting, best = planner.setting, asked.best
     slow = asked.name == FULL_SERVER or setting.objective in ("capacity", "cost")
     if slow or not takes_no_longer(setting) or not best.option.draft_length or best.family == STREAMED:
@@ -132,12 +132,12 @@ def risk(planner: Planner, asked: Aim) -> str:
         return _bought(planner, asked) or f"used; without loss {without}."
     used = "not used: no policy known to run is better by more than 0.5% with it"
     if limit < 1 and planner.threshold(setting) == -np.inf:
-        used = (
-            f"the smallest threshold already loses more on the {n} calibration prompts" if n else "no prompt calibrates"
-        )
+        why = "no prompt calibrates"
+        if n:
+            why = f"the smallest threshold already loses more on the {n} calibration prompts"
         if n and (n + 1) * limit < 1:
-            used = f"{n} calibration prompts, and {int(np.ceil(1 / limit)) - 1} are needed"
-        used = f"no token may be skipped at --risk {kind}={limit:g}: {used}; the plan is lossless"
+            why = f"{n} calibration prompts, and {int(np.ceil(1 / limit)) - 1} are needed"
+        used = f"no token may be skipped at --risk {kind}={limit:g}: {why}; the plan is lossless"
     return f"{used}. {_bought(planner, asked)}".rstrip()
 
 

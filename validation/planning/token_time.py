@@ -3,7 +3,6 @@
 A pass over one token of each text keeps its time, and each further token adds as much: so the texts of a pass cancel.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -41,20 +40,18 @@ def takes_no_longer(setting: Setting) -> bool:
     return setting.passes is None and not setting.verify_token_s
 
 
-def length_pays(
-    planner: Planner, setting: Setting, option: Option, others: Callable[[Option], bool] | None = None
-) -> float | None:
+def length_pays(planner: Planner, setting: Setting, option: Option, others: list[Option] | None = None) -> float | None:
     """Return how much longer a pass over K + 1 tokens of each text may take than over one until others are as fast.
 
     The others are servers without drafts, if not given. None if the option never saves the server's time, or always.
     """
-    rivals = [other for other in planner.options if (others(other) if others else other.family == STREAM)]
-    (token,) = _tokens(planner, setting, [option], rivals)
+    plain = [other for other in planner.options if other.family == STREAM]
+    (token,) = _tokens(planner, setting, [option], plain if others is None else others)
     return float(1.0 + option.draft_length * token) if 0 < token < np.inf else None
 
 
 def _tokens(planner: Planner, setting: Setting, some: list[Option], others: list[Option]) -> Array:
-    """Return of each of some options up to which time of a token, over that of a pass, it saves time; 0: never.
+    """Return for each option the largest time of a token, over that of a pass, at which it saves time; 0: never.
 
     Seconds of the server are linear in that time. So an option is quicker than each narrower one up to a crossing, and
     than each wider one from a crossing on.

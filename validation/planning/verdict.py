@@ -184,7 +184,7 @@ def is_fixed_length(listed: Listed) -> bool:
 
 
 def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
-    """Name the strongest policies that are no variant of the answer, what they give, need, and lose by a rejection."""
+    """Name the strongest policies of other kinds than the answer: what they give, need, and lose by a rejection."""
     best, own = asked.best, asked.best.option.row.device
     strongest = best is asked.rival or plainest(asked, best)[1]
     rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
@@ -217,7 +217,7 @@ def _priced(asked: Aim, listed: Listed) -> str:
 
 
 def _faster_server(asked: Aim, rival: Listed | None) -> Listed | None:
-    """Return the best server that is no variant of the answer and better than a rival; None if there is none."""
+    """Return the best server of another kind than the answer, if it is better than a rival; else None."""
     kind = OWN_DRAFTS if asked.best.family in OWN_DRAFTS else (asked.best.family,)
     server = asked.best_of(lambda one: not one.option.row.device and one.family not in kind)
     return server if server is not None and (rival is None or server.value > rival.value) else None

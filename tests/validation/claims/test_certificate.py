@@ -72,5 +72,5 @@ def test_a_verdict_that_the_registry_contradicts_is_not_used(tmp_path, monkeypat
     assert list(found.tallies) == ["channel.markov"]
     assert (found.commit, found.date) == ("unknown", "2026-01-02")
     assert found.sentence(0) == ""
-    assert found.sentence(1).startswith("1 other claim does not depend on the models; it was checked")
-    assert found.sentence(2, "of them").startswith("2 of them do not depend on the models; they were checked")
+    assert found.sentence(1).startswith("1 other claim does not depend on the models; it was checked before")
+    assert found.sentence(2, "of them").startswith("2 of them do not depend on the models; they were checked before")

@@ -418,7 +418,7 @@ def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(an
     servers = {"server alone", "server alone, streaming", own}
     assert {row["policy"] for row in found["rows"]} == servers | {"device alone", device}
     best = row_of(found, device)
-    assert best["draft_length"]["value"] == 2
+    assert best["option"] == ("token ids, K = 2" if matched else "K = 2")
     assert best["bits"]["value"] == 16 + 2 * 17  # ⌈log₂ 100,000⌉ = 17
     assert best["text_risk"]["basis"] == "proved"
     tokens = 1 + 0.5 + 0.5 * 0.6

@@ -84,8 +84,10 @@ def test_importing_hlmtheory_imports_nothing_heavy():
 
 
 def test_the_version_is_the_same_everywhere():
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    assert hlmtheory.__version__ == version
+    files = (ROOT / "pyproject.toml", ROOT / "hlmtheory" / "pyproject.toml")
+    whole, alone = (tomllib.loads(file.read_text(encoding="utf-8"))["project"] for file in files)
+    assert {name: whole[name] for name in ("name", "requires-python", "dependencies")}.items() <= alone.items()
+    assert hlmtheory.__version__ == (version := whole["version"])
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     (newest, *_) = re.findall(
         r"^## \[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M

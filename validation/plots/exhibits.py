@@ -58,8 +58,8 @@ def _simulated(key: str, simulate: Callable[..., Any], paint: Any = None, experi
 
 def _sweep(number: str) -> Simulation:
     shown = edge_sd.IN_FIG_7 if number[0] == "7" else edge_sd.IN_FIG_8
-    paint = partial(edge_sd_pictures.paint_schemes, plans=number[0] == "7")
-    return _simulated(f"edge-sd {number}", partial(edge_sd.simulate_sweep, number[1], shown), paint)
+    sweep = partial(edge_sd.simulate_sweep, number[1], shown)
+    return _simulated(f"edge-sd {number}", sweep, edge_sd_pictures.paint_schemes)
 
 
 _PAINT_GAINS = partial(decoded_pictures.paint_speeds, gains=("offline_gain", "online_gain"))

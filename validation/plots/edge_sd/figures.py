@@ -5,12 +5,22 @@ from typing import Any
 
 import numpy as np
 
-from validation.plots.common import style
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers
 from validation.plots.common.stored import stored
-from validation.plots.common.style import DARK, GREY, MIDDLE, PAGE, PALE, PRINTED, Canvas, canvas, draw_band, name_axes
-from validation.plots.edge_sd.numbers import NAMES
+from validation.plots.common.style import (
+    DARK,
+    GREY,
+    MIDDLE,
+    PAGE,
+    PALE,
+    PRINTED,
+    SMALLEST,
+    Canvas,
+    canvas,
+    draw_band,
+    name_axes,
+)
 
 LOOKS: dict[str, dict[str, Any]] = {
     "paper": {"color": MIDDLE, "marker": "o", "markerfacecolor": "white", "linestyle": (0, (4, 2))},
@@ -29,8 +39,10 @@ OURS = ("paper", "proposed", "free", "compared")
 """Schemes of the first panel, with the baseline of the printed saving; the other baselines are in the second."""
 
 
-def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool], **look: Any) -> None:
-    """Draw a curve whose marks are filled where the caches fit, and hollow where they break the memory."""
+def _draw(axes: Any, series: dict[str, Any], broken: Sequence[bool], look: dict[str, Any]) -> None:
+    """Draw a curve; Algorithm 1 under (24b) has hollow marks where the caches break the memory."""
+    if series["scheme"] != "paper":
+        return draw_band(axes, series, **look)
     draw_band(axes, series, **look | {"marker": ""})
     for hollow, face in ((False, look["color"]), (True, "white")):
         at = [place for place, over in enumerate(broken) if over == hollow]
@@ -38,41 +50,46 @@ def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool],
         axes.plot(x, y, look["marker"], color=look["color"], markerfacecolor=face, markersize=3.5)
 
 
-def _mark_printed(axes: Any, numbers: Numbers) -> None:
-    """Mark the printed saving; a bracket beside it is that of Algorithm 1 under (24b), where this is drawn."""
+def _mark_printed(axes: Any, numbers: Numbers, compared: str, saving: str) -> None:
+    """Bracket the curves of a saving where the paper prints one, and mark the printed one."""
     curves = {one["scheme"]: one for one in numbers["series"]}
     if "printed" not in curves:
         return
-    (at,), (saving, _, baseline) = curves["printed"]["x"], curves["printed"]["name"].partition(" below ")
+    (at,), (printed, _, baseline) = curves["printed"]["x"], curves["printed"]["name"].partition(" below ")
     (mark,) = axes.plot(at, curves["printed"]["mean"], **PRINTED)
-    if "paper" not in curves:
-        axes.legend([mark], [f"{saving}\nbelow our {baseline}"], loc="lower right")
-        return
-    x, percent = curves["paper"]["x"], numbers["statistics"]["ours_percent"]["mean"]
-    top, bottom = (curves[scheme]["mean"][x.index(at)] for scheme in ("compared", "paper"))
+    x, percent = curves[saving]["x"], numbers["statistics"]["ours_percent"]["mean"]
+    top, bottom = (curves[scheme]["mean"][x.index(at)] for scheme in (compared, saving))
     beside, down = at + 0.03 * (x[-1] - x[0]), [[top - bottom], [0]]
     bracket = axes.errorbar(beside, top, down, fmt="none", ecolor="black", elinewidth=0.9, capsize=2.5)
-    axes.legend([bracket, mark], [f"Algorithm 1, (24b): {percent:.1f}%\nbelow {baseline}", f"{saving} below it"])
+    ours = f"under (24b): {percent:.1f}%\nbelow {baseline.removesuffix(', (24b)')}"
+    axes.legend([bracket, mark], [ours, f"{printed} below it"])
 
 
-def paint_schemes(numbers: Numbers, *, plans: bool) -> Canvas:
-    """Paint plans beside the baselines, or in one panel ours and Algorithm 1 in waves among them."""
-    figure, panels = canvas((PAGE[0] if plans else 4.6, 3.2), panels=1 + plans)
-    ours, baselines = panels[0], panels[-1]
+def _tell_memory(figure: Canvas, axes: Any, *, all_curves: bool) -> None:
+    look = {name: LOOKS["paper"][name] for name in ("color", "marker", "markerfacecolor")} | {"markersize": 3.5}
+    hollow = axes.plot([], [], label="hollow: all that run at once do not fit", linestyle="", **look)
+    handles, labels = axes.get_legend_handles_labels() if all_curves else (hollow, [hollow[0].get_label()])
+    rules = "(24b): each batch alone fits the memory; waves: all batches that run at once fit"
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": 3}
+    figure.legend(handles, labels, title=rules, title_fontsize=SMALLEST, **place)
+
+
+def paint_schemes(numbers: Numbers) -> Canvas:
+    """Paint plans beside the baselines, which serve in waves."""
+    figure, (ours, baselines) = canvas((PAGE[0], 3.2), panels=2)
     limit, memory = (numbers["statistics"][key] for key in ("memory_limit_gb", "memory_gb"))
     broken = [gigabytes > limit for gigabytes in memory]
-    curves = {one["scheme"]: one for one in numbers["series"] if one["scheme"] != "printed"}
-    for scheme, one in curves.items():
-        if scheme != "paper":
-            draw_band(ours if scheme in OURS else baselines, one, **LOOKS[scheme])
-        else:
-            _draw_over_memory(ours, one, broken, **LOOKS[scheme])
-    if plans:
-        draw_band(baselines, curves["proposed"], **LOOKS["proposed"])
-    _share_height(panels, numbers)
-    for axes in panels:
-        label_ends(axes, _IN_WAVES | ({NAMES["paper"]: f"{_MENDED}, breaks the memory"} if any(broken) else {}))
-    _mark_printed(ours, numbers)
+    for one in (one for one in numbers["series"] if one["scheme"] != "printed"):
+        _draw(ours if one["scheme"] in OURS else baselines, one, broken, LOOKS[one["scheme"]])
+        if one["scheme"] == "proposed":
+            _draw(baselines, one, broken, LOOKS["proposed"])
+    ours.set_title("plans")
+    baselines.set_title("baselines, in waves")
+    _share_height((ours, baselines), numbers)
+    _tell_memory(figure, ours, all_curves=False)
+    _mark_printed(ours, numbers, "compared", "paper")
+    for axes in (ours, baselines):
+        label_ends(axes, wrap=25)
     return figure
 
 
@@ -83,40 +100,28 @@ def paint_pairs(numbers: Numbers) -> Canvas:
     for axes, pair in zip(panels, pairs, strict=True):
         for series in (one for one in numbers["series"] if one["pair"] == pair):
             title, _, name = series["name"].partition(": ")
-            one = series | {"name": _IN_WAVES.get(name, name)}
-            look = {"marker": ""} if series["scheme"] == "autoregressive" else {}
-            if name == NAMES["paper"]:
-                _draw_over_memory(axes, one, [each > limit for each in memory[pair]], **LOOKS["paper"])
-            else:
-                draw_band(axes, one, **LOOKS[series["scheme"]] | look)
+            look = LOOKS[series["scheme"]] | ({"marker": ""} if series["scheme"] == "autoregressive" else {})
+            _draw(axes, series | {"name": name}, [each > limit for each in memory[pair]], look)
         plans = {tuple(one["mean"]) for one in numbers["series"] if one["pair"] == pair and one["scheme"] in OURS}
         axes.set_title(f"models of {title}{': plans coincide' if len(plans) == 1 else ''}")
-    hollow = {name: LOOKS["paper"][name] for name in ("color", "marker", "markerfacecolor")}
-    panels[0].plot([], [], **hollow, linestyle="", markersize=3.5, label="hollow: breaks the memory")
     panels[0].fill_between([], [], color="0.85", linewidth=0, label="bands: 95% intervals")
     _share_height(panels, numbers)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    _tell_memory(figure, panels[0], all_curves=True)
     return figure
-
-
-_IN_WAVES = {NAMES["proposed"]: "Algorithm 1, in waves that fit", NAMES["free"]: "ours, no barrier, in waves that fit"}
-_IN_WAVES |= {NAMES["paper"]: (_MENDED := "Algorithm 1, (24b), misprints mended")}
 
 
 def paint_shares(numbers: Numbers) -> Canvas:
     looks = LOOKS | {"equal": LOOKS["max"], "best": LOOKS["paper"], "waves": LOOKS["proposed"]}
     users = sorted({one["users"] for one in numbers["series"] if "users" in one})
     figure, panels = canvas((PAGE[0], 3.2), panels=len(users))
-    shown: dict[int, list[dict[str, Any]]] = {}
     for axes, count in zip(panels, users, strict=True):
         axes.set_title(f"K = {count} tasks")
-        shown[count] = _distinct(numbers, count)
-        for series in shown[count]:
+        for series in _distinct(numbers, count):
             draw_band(axes, series, **looks[series["scheme"]])
     _share_height(panels, numbers)
+    _mark_printed(panels[-1], numbers, "equal", "best")  # the printed saving is of the most tasks
     for axes in panels:
-        label_ends(axes)
-    _mark_printed(panels[-1], numbers)  # the printed saving is of the most tasks
+        label_ends(axes, wrap=25)
     return figure
 
 
@@ -125,7 +130,7 @@ def _distinct(numbers: Numbers, count: int) -> list[dict[str, Any]]:
     found: dict[tuple[float, ...], dict[str, Any]] = {}
     for one in (one for one in numbers["series"] if one.get("users") == count):
         means = tuple(one["mean"])
-        name = "best shares, by all plans" if means in found else style.CURVES["shares_drawn"][one["scheme"]]
+        name = "best shares, by all plans" if means in found else one["name"].partition(": ")[2]
         found[means] = one | {"name": name}
     return list(found.values())
 

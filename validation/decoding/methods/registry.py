@@ -57,8 +57,8 @@ class PlotStyle:
 
     def options(self) -> dict[str, Any]:
         line = None if self.line == "solid" else _LINES[self.line]
-        every = {"color": self.color, "marker": self.marker, "linestyle": line}
-        every |= {"linewidth": self.width, "zorder": self.order}
+        every = {"color": self.color, "marker": self.marker, "linestyle": line, "linewidth": self.width}
+        every |= {"zorder": self.order, "markerfacecolor": "white" if self.line == "dotted" else None}
         return {name: value for name, value in every.items() if value is not None}
 
 

@@ -124,7 +124,7 @@ def _curves(axes: Axes, numbers: Numbers, word: str, names: Sequence[str]) -> No
     """Draw the curves of a panel; each marks different points, so that curves that coincide are all visible."""
     shown = [one for one in numbers["series"] if one["word"] == word and one["name"] in names]
     for number, one in enumerate(shown):
-        style.draw_band(axes, one, **(_look(one["name"]) | {"markevery": (number % 3, 3)}))
+        style.draw_band(axes, one, **_look(one["name"]), markevery=(number % 3, 3), markersize=5)
 
 
 def _hold(panels: Sequence[Axes], numbers: Numbers, words: Sequence[str]) -> None:
@@ -188,11 +188,11 @@ def _mark_gains(axes: Axes, numbers: Numbers, word: str, snr_db: float, gains: S
 def paint_methods(numbers: Numbers) -> Canvas:
     figure, (left, right) = style.canvas((style.PAGE[0], 3.6), panels=2)
     bars, names = numbers["bars"], _drawn(numbers, SHOWN_OF_U_HLM)
-    places = ((-0.2, style.DARK, "o"), (0.0, style.PALE, "^"), (0.2, style.GREY, "s"))
-    for (key, name), (shift, color, mark) in zip(style.CURVES["skips"].items(), places, strict=True):
-        dots(left, bars, key, shift, label=name, color=color, marker=mark)
+    places = ((-0.2, style.DARK, "o", style.DARK), (0.0, style.PALE, "^", "white"), (0.2, style.GREY, "s", "white"))
+    for (key, name), (shift, color, mark, face) in zip(style.CURVES["skips"].items(), places, strict=True):
+        dots(left, bars, key, shift, label=name, color=color, marker=mark, markerfacecolor=face)
     sent = 1 - value(U, "skipped")
-    left.axvline(sent, color="black", linestyle=(0, (1, 1.5)), linewidth=0.9, label="TR, printed")
+    left.axvline(sent, color="black", linestyle=(0, (1, 1.5)), linewidth=0.9, label="TR, printed for U-HLM")
     name_rows(left, [one["name"].replace(" (", "\n(") for one in bars])
     left.set_xlabel(numbers["axes"][0]["x"]["label"])
     left.legend(**_ABOVE)

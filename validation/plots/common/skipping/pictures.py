@@ -47,14 +47,19 @@ def paint_baselines(numbers: Numbers, paper: str) -> Canvas:
     known = numbers["statistics"]["pearson_r"]
     for series, look in zip(numbers["series"], _MEASURES, strict=False):
         name, r = series["name"], known[series["name"]]
-        said = "undefined" if r is None else f"{r:.2f}"
-        told = f"{name}: r = {said}"
-        told += f", printed {value(CU, CORRELATIONS[name]):.2f}" if paper == CU else ""
+        told = f"{name}: r = {'undefined' if r is None else f'{r:.2f}'}"
+        told += f", {CU} prints {value(CU, CORRELATIONS[name]):.2f}"
         style.draw_band(axes, series | {"name": told}, marker=".", markersize=3, **look)
+    _draw_printed_line(axes, paper, "black")
     style.name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(0, 1))
     figure.legend(loc="outside lower center")
     return figure
+
+
+def _draw_printed_line(axes: Axes, paper: str, color: str) -> None:
+    slope, intercept = value(paper, "slope"), value(paper, "intercept")
+    axes.plot([0, 1], [intercept, slope + intercept], color=color, label=f"line that {paper} prints")
 
 
 def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper: str) -> None:
@@ -65,8 +70,7 @@ def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper:
     looks: tuple[dict[str, Any], ...] = ({"color": "0.7", "linestyle": (0, (2, 2)), "zorder": 3}, {"color": style.DARK})
     for line, look in zip(lines, looks, strict=False):
         style.draw_band(axes, line, **look)
-    slope, intercept = value(paper, "slope"), value(paper, "intercept")
-    axes.plot([0, 1], [intercept, slope + intercept], color=style.MIDDLE, label=f"line that {paper} prints")
+    _draw_printed_line(axes, paper, style.MIDDLE)
     mark_thresholds(axes, numbers["statistics"]["bins"]["thresholds"], paper)
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.08, 1))
     style.legend_below(axes, columns=2)

@@ -135,7 +135,7 @@ def paint_sweep(numbers: Numbers) -> Canvas:
             axes.axhline(rule, color=MIDDLE, linestyle=(0, (1, 1.5)))
             axes.text(8.4, rule, "FlexSpec's rule, printed", fontsize=SMALLEST, ha="right", va="bottom")
         name_axes(axes, names)
-        axes.set(title=one["name"], xlim=(0.5, 8.5), xticks=[1, 3, 5, 7])
+        axes.set(title=one["name"], xlim=(0.5, 8.5), xticks=one["x"])
         axes.set_ylim(0, 1.1 * max(one["cloud"], *one["printed"].values(), 0.0))
         if axes is not panels[0]:
             axes.set_ylabel("")

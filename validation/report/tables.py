@@ -115,7 +115,7 @@ def counterexample_text(claim: Claim, instance: Instance, *, exact: bool = False
 
 def _sides(claim: Claim, instance: Instance) -> list[str]:
     verdict = claim.check(instance)
-    return [_number(0.0 if abs(side) <= ROUNDING else side) for side in (verdict.lhs.item(), verdict.rhs.item())]
+    return [_number(0.0 if abs(side) <= ROUNDING else side, 4) for side in (verdict.lhs.item(), verdict.rhs.item())]
 
 
 def instance_text(instance: Mapping[str, Any], *, exact: bool = False) -> str:
@@ -143,10 +143,10 @@ def _exact(value: float) -> str:
     return _number(value) if short else str(near)
 
 
-def _number(value: float) -> str:
+def _number(value: float, digits: int = 3) -> str:
     if not math.isfinite(value):
         return "–"
-    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}").replace("-", "−")
+    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}").replace("-", "−")
 
 
 def _slack(value: float) -> str:

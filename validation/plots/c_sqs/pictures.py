@@ -7,7 +7,7 @@ from validation.decoding.methods.registry import info_of
 from validation.plots.c_sqs.numbers import ADAPTIVE, ALLOCATED, BUDGETED, BY_SIZE, BYTES, DENSE, FIXED, PRINTED
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers
-from validation.plots.common.style import AMBER, DARK, LIGHT, MIDDLE, MOST, PAGE, Canvas, canvas, name_axes
+from validation.plots.common.style import AMBER, DARK, LIGHT, MIDDLE, MOST, PAGE, Canvas, canvas, name_axes, name_panels
 
 _DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.5))
 _AS_PRINTED = "C-SQS (τ₁ = 0, as printed)"  # as registered, with the default threshold
@@ -82,15 +82,15 @@ def paint(numbers: Numbers) -> Canvas:
 def paint_regret(numbers: Numbers) -> Canvas:
     figure, panels = canvas(PAGE, panels=2)
     bounds = numbers["bounds"]
-    for axes, names, one in zip(panels, numbers["axes"], numbers["series"], strict=True):
-        for k, text in enumerate(one["texts"]):
-            axes.plot(text["x"], text["mean"], ".-", color=LIGHT, markeredgecolor=DARK, markersize=3, linewidth=0.8,
-                      label="" if k else "a text")  # fmt: skip
-        axes.plot(bounds["x"], bounds["sharp"], color=DARK, label="sharp bound (conformal.regret_sharp)")
+    name_panels(panels, numbers["axes"])
+    for axes, one in zip(panels, numbers["series"], strict=True):
+        names = {False: "a text", True: "a text that exceeds the sharp bound"}
+        for text in one["texts"]:
+            above = any(mean > bounds["sharp"][int(x) - 1] for x, mean in zip(text["x"], text["mean"], strict=True))
+            axes.plot(text["x"], text["mean"], color=(LIGHT, AMBER)[above], linewidth=0.9, label=names.pop(above, ""))
+        axes.plot(bounds["x"], bounds["sharp"], color=DARK, label="sharp bound")
         axes.plot(bounds["x"], bounds["published"], color=MIDDLE, linestyle=_DASHED, label="bound (9), printed")
         axes.axhline(1.0, color="0.45", linewidth=0.8, linestyle=_DOTTED, label="1: says nothing")
-        name_axes(axes, names)
         axes.set_title(f"Algorithm 1, line 12 by its {'words' if one['name'] == 'mended' else 'formula'}")
-    panels[1].set_ylabel("")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.legend(*panels[1].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return figure

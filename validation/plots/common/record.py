@@ -72,8 +72,8 @@ class Exhibit:
         """Return the message with the statistics, pair, prompts and other fields of the numbers or a sidecar."""
         name = numbers.get("pair", numbers.get("experiment", {}).get("name", "").partition(" ")[2] or "builtin")
         fields = {**numbers, "pair": "the built-in pair" if name == "builtin" else f"the pair {printable(str(name))}"}
-        sets = re.search(r"(?<=prompts: ).*?(?=; r_max)|\d+(?= prompts a set)", str(numbers.get("basis")))
-        fields["sets"] = sets and sets[0]
+        known = r"(?<=prompts: ).*?(?=; r_max)|\d+(?= prompts a set)|(?<=a replay of ).*?(?=, \d)"
+        fields["sets"] = (re.findall(known, str(numbers.get("basis"))) or [None])[0]
         text = _Sentence().vformat(self.message, (), fields | numbers.get("statistics", {}))
         return self.otherwise if self.otherwise and MISSING in text else text
 

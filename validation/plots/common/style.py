@@ -109,8 +109,11 @@ def name_axes(axes: Axes, names: dict[str, dict[str, str]]) -> None:
 
 
 def name_panels(panels: Sequence[Axes], names: Sequence[dict[str, dict[str, str]]]) -> None:
-    for axes, both in zip(panels, names, strict=True):
+    """Name the axes of a row of panels; the label that the panel to the left has is left out."""
+    for place, (axes, both) in enumerate(zip(panels, names, strict=True)):
         name_axes(axes, both)
+        if place and both["y"] == names[place - 1]["y"]:
+            axes.set_ylabel("")
 
 
 def values(row: Sequence[float | None]) -> NDArray[np.float64]:

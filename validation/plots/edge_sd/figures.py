@@ -5,22 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from validation.plots.common import style
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers
 from validation.plots.common.stored import stored
-from validation.plots.common.style import (
-    DARK,
-    GREY,
-    MIDDLE,
-    PAGE,
-    PALE,
-    PRINTED,
-    SMALLEST,
-    Canvas,
-    canvas,
-    draw_band,
-    name_axes,
-)
+from validation.plots.common.style import DARK, GREY, MIDDLE, PAGE, PALE, PRINTED, Canvas, canvas, draw_band
 
 LOOKS: dict[str, dict[str, Any]] = {
     "paper": {"color": MIDDLE, "marker": "o", "markerfacecolor": "white", "linestyle": (0, (4, 2))},
@@ -71,7 +60,7 @@ def _tell_memory(figure: Canvas, axes: Any, *, all_curves: bool) -> None:
     handles, labels = axes.get_legend_handles_labels() if all_curves else (hollow, [hollow[0].get_label()])
     rules = "(24b): each batch alone fits the memory; waves: all batches that run at once fit"
     place: dict[str, Any] = {"loc": "outside lower center", "ncols": 3}
-    figure.legend(handles, labels, title=rules, title_fontsize=SMALLEST, **place)
+    figure.legend(handles, labels, title=rules, title_fontsize=style.SMALLEST, **place)
 
 
 def paint_schemes(numbers: Numbers) -> Canvas:
@@ -137,11 +126,9 @@ def _distinct(numbers: Numbers, count: int) -> list[dict[str, Any]]:
 
 def _share_height(panels: Sequence[Any], numbers: Numbers) -> None:
     highest = max(axes.get_ylim()[1] for axes in panels)
+    style.name_panels(panels, numbers["axes"] * len(panels))
     for axes in panels:
-        name_axes(axes, numbers["axes"][0])
         axes.set_ylim(0, highest)
-    for axes in panels[1:]:
-        axes.set_ylabel("")
 
 
 def simulate_stages(seed: int) -> Numbers:
@@ -167,7 +154,7 @@ def paint_stages(numbers: Numbers) -> Canvas:
         right.plot(
             series["x"], series["mean"], color=shade, linestyle="", marker=mark, markersize=4, label=series["name"]
         )
-    for axes, names in zip((left, right), numbers["axes"], strict=True):
-        name_axes(axes, names)
+    style.name_panels((left, right), numbers["axes"])
+    for axes in (left, right):
         axes.legend(loc="upper left")
     return figure

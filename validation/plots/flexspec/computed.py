@@ -95,7 +95,6 @@ def paint_lengths(numbers: Numbers) -> Canvas:
     panels[-1].set_ylim(0, 8.8)
     style.legend_below(panels[-1])
     name_panels(panels, numbers["axes"])
-    panels[1].set_ylabel("")
     return figure
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from validation.decoding.intervals import ratio
 from validation.estimates import Estimate
+from validation.plots.common import style
 from validation.plots.common.printed import DEVICES, LATENCIES, METHODS, NETWORKS, value
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import AMBER, DARK, LIGHT, MIDDLE, PRINTED, SMALLEST, Canvas, axis, canvas, name_axes
+from validation.plots.common.style import AMBER, DARK, LIGHT, MIDDLE, PRINTED, SMALLEST, Canvas, axis, canvas
 from validation.plots.flexspec import counted as c
 from validation.plots.flexspec.counted import Case, Texts
 from validation.plots.flexspec.counted_tables import basis
@@ -68,14 +69,14 @@ _FITTED = {c.CLOUD: f"{c.CLOUD} (delays fitted to it)"}
 
 def paint_latencies(numbers: Numbers) -> Canvas:
     figure, panels = canvas((7.0, 2.9), panels=len(numbers["series"]))
-    for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
+    style.name_panels(panels, numbers["axes"])
+    for axes, one in zip(panels, numbers["series"], strict=True):
         for place, line in enumerate(one["lines"]):
             middle, low, high = line["ms"]
             axes.barh(-place, middle, 0.7, color=_ROLES.get(line["name"], BASELINE))
             axes.plot([low, high], [-place] * 2, "|-", color="black", linewidth=0.8, markersize=4)
             if "printed_ms" in line:
                 axes.plot(line["printed_ms"], -place, **PRINTED)
-        name_axes(axes, names)
         axes.set(title=one["name"], ylabel="", ylim=(-len(one["lines"]) + 0.4, 0.6), xlim=(0, None))
         names_ = [_FITTED.get(line["name"], line["name"]) for line in one["lines"]]
         axes.set_yticks([-float(place) for place in range(len(names_))], names_)
@@ -123,7 +124,8 @@ def simulate_sweep(seed: int) -> Numbers:
 
 def paint_sweep(numbers: Numbers) -> Canvas:
     figure, panels = canvas((7.0, 2.5), panels=len(numbers["series"]))
-    for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
+    style.name_panels(panels, numbers["axes"])
+    for axes, one in zip(panels, numbers["series"], strict=True):
         axes.fill_between(one["x"], one["low"], one["high"], color=LIGHT)
         axes.plot(one["x"], one["y"], "o-", color=DARK, markersize=3.5, label="fixed K, ours")
         axes.axhline(one["rule"], color=MIDDLE, linestyle=(0, (4, 2)), label="FlexSpec's rule, ours")
@@ -134,11 +136,8 @@ def paint_sweep(numbers: Numbers) -> Canvas:
             rule = value("flexspec", "ms_WiFi_flexspec")
             axes.axhline(rule, color=MIDDLE, linestyle=(0, (1, 1.5)))
             axes.text(8.4, rule, "FlexSpec's rule, printed", fontsize=SMALLEST, ha="right", va="bottom")
-        name_axes(axes, names)
         axes.set(title=one["name"], xlim=(0.5, 8.5), xticks=one["x"])
         axes.set_ylim(0, 1.1 * max(one["cloud"], *one["printed"].values(), 0.0))
-        if axes is not panels[0]:
-            axes.set_ylabel("")
     panels[1].plot([], [], label="printed", **PRINTED)
     panels[1].legend(loc="upper right", bbox_to_anchor=(1.0, 0.9))
     return figure
@@ -201,7 +200,7 @@ def paint_energy(numbers: Numbers) -> Canvas:
     for place, (_, _, share) in zip(places, bars, strict=True):
         if share is not None:
             axes.plot(share[1:], [place] * 2, "|-", color="0.5", linewidth=0.8, markersize=5)
-    name_axes(axes, numbers["axes"][0])
+    style.name_panels([axes], numbers["axes"])
     axes.set_ylabel("")
     axes.set_yticks(places, names)
     axes.grid(axis="y", visible=False)

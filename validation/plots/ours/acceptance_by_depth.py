@@ -9,7 +9,7 @@ from typing import Any
 from hlmtheory.verification import expected_tokens
 from validation.plots.common.record import Numbers, table_of
 from validation.plots.common.stored import named, read, stored
-from validation.plots.common.style import DARK, PALE, Canvas, axis, canvas, name_axes
+from validation.plots.common.style import DARK, PALE, Canvas, axis, canvas, name_panels
 
 REPLAY = Path(__file__).with_name("acceptance_replay.json")
 EXPERIMENT = "acceptance_by_depth"
@@ -42,7 +42,7 @@ def _replay(pair: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
 def _basis(replay: dict[str, Any]) -> str:
     sizes = {name.split(", ")[1]: one["requests"] for name, one in replay["data"].items()}
     listed = " and ".join(f"{count} requests of {name}" for name, count in sizes.items())
-    whose = replay.get("whose", "the acceptance data of Llama-3.1-8B-Instruct that liu2025specdecode published")
+    whose = replay.get("whose", "the acceptance data of Llama-3.1-8B-Instruct that Liu et al. (2025) published")
     return f"a replay of {whose}, {listed}; intervals: 95%, {replay['resamples']:,} resamples of the requests"
 
 
@@ -101,9 +101,9 @@ def paint(numbers: Numbers) -> Canvas:
         if one is numbers["series"][-1]:
             split = style | {"markerfacecolor": "white", "linestyle": (0, (1, 1.5)), "label": "split rounds"}
             right.plot(one["length"], [100.0 * e for e in one[SPLIT]], **split)
-    for axes, names in zip((left, middle, right), numbers["axes"], strict=True):
-        name_axes(axes, names)
-        axes.set_xticks([1, 5, 10, 15])
+    name_panels((left, middle, right), numbers["axes"])
+    for axes, title in zip((left, middle, right), ("measured", "a single rate", "acceptance by depth"), strict=True):
+        axes.set(xticks=[1, 5, 10, 15], title=title)
     left.set(ylim=(0, 1))
     for axes in (middle, right):
         band = axes.axhspan(-5.0, 5.0, color="0.93", linewidth=0)

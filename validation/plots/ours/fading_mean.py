@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from hlmtheory.channel import Rayleigh, Rician, db_to_linear, shannon_latency, vocabulary_payload_bits
 from validation.arrays import Row
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, LIGHT, PAGE, PALE, Canvas, axis, canvas, name_axes
+from validation.plots.common.style import DARK, LIGHT, PAGE, PALE, Canvas, axis, canvas, name_panels
 
 SAMPLES = 10**7
 RUNS = 4
@@ -93,7 +93,8 @@ def simulate(seed: int) -> Numbers:
 
 def paint(numbers: Numbers) -> Canvas:
     figure, panels = canvas(PAGE, panels=len(numbers["series"]))
-    for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
+    name_panels(panels, numbers["axes"])
+    for axes, one in zip(panels, numbers["series"], strict=True):
         first, *others = one["running_mean"]
         for k, run in enumerate(others):
             axes.plot(one["x"], run, color=LIGHT, linewidth=1, label="" if k else "mean, other runs")
@@ -102,11 +103,8 @@ def paint(numbers: Numbers) -> Canvas:
         axes.plot(one["x"], one["typical_mean"], color=DARK, linestyle=(0, (4, 2)), label=name)
         axes.plot(one["decades"], one["running_median"][0], "o", color=DARK, markersize=3, label="median of that run")
         axes.axhline(one["median"], color=DARK, linewidth=0.8, label="median, exact")
-        name_axes(axes, names)
         top = 1.35 * max(one["typical_mean"][-1], *(run[-1] for run in one["running_mean"]))
-        axes.set(title=one["name"], ylim=(0, top), xlim=(100, SAMPLES))
+        axes.set(title=one["name"].replace(", ", ", factor "), ylim=(0, top), xlim=(100, SAMPLES))
         axes.set_xticks(one["decades"])
-    for axes in panels[1:]:
-        axes.set_ylabel("")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure

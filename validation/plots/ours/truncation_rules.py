@@ -79,7 +79,7 @@ def measure_sizes(trace: Trace, seed: int) -> Numbers:
 
 
 def _named(rule: str) -> str:
-    return rule.replace("online ", "online, η = ")
+    return rule.replace("online ", "online (24), η = ").replace("offline", "offline (21)")
 
 
 RULES = ("exact", "certified", "offline", "online 5", "top-p")
@@ -166,12 +166,14 @@ def paint_failures(numbers: Numbers) -> Canvas:
         {"color": style.AMBER, "marker": "s", "linestyle": (0, (4, 2))},
         {"color": style.GREY, "marker": "^", "linestyle": (0, (1, 1.5))},
     )
-    for place, (axes, (key, title)) in enumerate(zip(panels, kinds, strict=True)):
-        style.name_axes(axes, numbers["axes"][place // 2])
+    for row, names in zip((panels[:2], panels[2:]), numbers["axes"], strict=True):
+        style.name_panels(row, [names] * 2)
+    for axes, (key, title) in zip(panels, kinds, strict=True):
         for one, look in zip(numbers["series"], styles, strict=True):
             name = style.label(f"Ū with {one['name']}")
             curve(axes, one["x"], one[key], label=name, markersize=3, **look)
         axes.set_title(title)
+    panels[2].set_ylabel(panels[2].get_ylabel().replace("where", "\nwhere"))
     highest = max(axes.get_ylim()[1] for axes in panels[:2])
     for axes in panels[:2]:
         axes.set_ylim(0, highest)
@@ -232,14 +234,15 @@ def paint_direction(numbers: Numbers) -> Canvas:
     for axes, names, lines in zip(panels, numbers["axes"], (numbers["series"], numbers["swept"]), strict=True):
         style.name_axes(axes, names)
         for one in lines:
-            name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("q_d", "$q_d$")
+            name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$")
+            name = name.replace(r"$\Delta_k$ ≤ θ q_d β", r"needed at worst, $\Delta_k$ ≤ θ $q_d$ β")
             mark = {"marker": "o", "markersize": 3} if lines is numbers["series"] else {}
             curve(axes, one["x"], one["y"], label=name, **mark, **styles[one["name"]])
         low, high = looks.decades([one["y"] for one in lines], 0.1)
         axes.set(xlim=(-0.03, 1.03), ylim=(low, 12 * high))  # space for the legend
         axes.legend(loc="upper center", ncols=2)
     panels[0].set_title("measured, by the true $\\beta_d$")
-    panels[1].set_title("the same rows, another $\\beta$")
+    panels[1].set_title("the same distributions, another $\\beta$")
     return figure
 
 

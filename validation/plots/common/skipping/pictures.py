@@ -59,7 +59,8 @@ def paint_baselines(numbers: Numbers, paper: str) -> Canvas:
 
 def _draw_printed_line(axes: Axes, paper: str, color: str) -> None:
     slope, intercept = value(paper, "slope"), value(paper, "intercept")
-    axes.plot([0, 1], [intercept, slope + intercept], color=color, label=f"line that {paper} prints")
+    fit = f", R² {value(CU, 'r_squared'):.3f}" if paper == CU else ""
+    axes.plot([0, 1], [intercept, slope + intercept], color=color, label=f"line that {paper} prints{fit}")
 
 
 def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper: str) -> None:

@@ -183,8 +183,8 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
     vocabulary = int(decoded.about["pair"]["vocabulary"])
     return {
         "axes": [
-            {"x": axis("k", scale="log"), "y": accuracy_axis(scored(decoded))},
-            {"x": axis("k", scale="log"), "y": axis("uplink payload of a message", "bit", scale)},
+            {"x": axis("entries sent k", scale="log"), "y": accuracy_axis(scored(decoded))},
+            {"x": axis("entries sent k", scale="log"), "y": axis("uplink payload of a message", "bit", scale)},
         ],
         "series": [
             *_accuracy_lines(decoded, by_size, seed),

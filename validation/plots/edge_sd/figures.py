@@ -15,7 +15,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "paper": {"color": MIDDLE, "marker": "o", "markerfacecolor": "white", "linestyle": (0, (4, 2))},
     "proposed": {"color": MIDDLE, "marker": "o"},
     "free": {"color": DARK, "marker": "s"},
-    "compared": {"color": "black", "marker": "d", "markerfacecolor": "white", "linestyle": (0, (1, 1.5))},
+    "compared": {"color": "black", "marker": ".", "linestyle": (0, (1, 1.5))},
     "sequential": {"color": GREY, "marker": "v"},
     "none": {"color": GREY, "marker": "^", "linestyle": (0, (4, 2))},
     "fixed-length": {"color": GREY, "marker": "x", "linestyle": (0, (1, 1.5))},

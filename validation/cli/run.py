@@ -195,7 +195,7 @@ def _draw_and_report(
     from validation.report.html import write_report
     from validation.trace.reader import LOGITS
 
-    part, command = folder / ".part", typed_command()
+    part, command, place = folder / ".part", typed_command(), shlex.quote(str(trace.path))
     shutil.rmtree(part, ignore_errors=True)  # left by a killed run
     (part / "figures").mkdir(parents=True)
     figures = list(FIGURES.values()) if with_figures and trace.kind == LOGITS else []  # they need whole rows
@@ -210,13 +210,7 @@ def _draw_and_report(
         drawn = [part / "figures" / f"{one.stem}.json" for one in figures]
         plan = _plan(console, trace, folder / "plan", part / "figures" / "plan.svg") if figures else {}
         written = write_report(
-            part,
-            results=results,
-            manifest=trace.manifest,
-            figures=drawn,
-            command=command,
-            trace=shlex.quote(str(trace.path)),
-            plan=plan,
+            part, results=results, manifest=trace.manifest, figures=drawn, command=command, trace=place, plan=plan
         )
         (folder / "figures").mkdir(exist_ok=True)
         for file in [*(part / "figures").iterdir(), written]:  # the report is last
@@ -246,23 +240,29 @@ def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[st
     except UserError as error:
         return made | {"answer": [f"There is no plan: {error}"]}
     draw(plan.result, setting_said(plan.request, plan.planner.setting.link.name, set(NUMBERS), set()), picture)
-    answer = [*plan.result.answer, *plan.result.assumed, *plan.result.notes]
-    lengths = draft_lengths(plan.planner)
+    use, speed, guarantee, *rest = plan.result.answer
+    made |= {"answer": [use, speed, *rest], "guaranteed": [guarantee, *plan.result.assumed, *plan.result.notes]}
     sources = _best_by_source(plan.planner, about["split"], trace.manifest.get("prompts", []))
-    return made | {"answer": answer, "picture": picture, "lengths": lengths, "sources": sources}
+    return made | {"picture": picture, "lengths": draft_lengths(plan.planner), "sources": sources}
 
 
 def _best_by_source(
     planner: Planner, split: dict[str, list[str]], prompts: list[dict[str, str]]
-) -> list[tuple[str, int, float, float]]:
-    """Return the five sources with the most texts: the fastest draft length of each, tokens a round and tokens/s."""
+) -> list[tuple[str, int, int, int, int, float, float]]:
+    """Return the held-out texts, and the five sources with the most: prompts, texts, tokens, and the fastest length."""
+    from validation.decoding.methods.rows import COLOCATED
+
     ids, texts = sorted({one for part in split.values() for one in part}), defaultdict(list)
     source_of = {one["id"]: one.get("source") or "unnamed" for one in prompts if "id" in one}
     for text, prompt in enumerate(planner.split.prompt.tolist()):
         texts[source_of.get(ids[prompt], "unnamed")].append(text)
     most = sorted(texts.items(), key=lambda one: -len(one[1]))[:5]
-    tables = ((name, planner.lengths(np.array(own))) for name, own in most)
-    return [(name, *max(table, key=lambda row: row[2])) for name, table in tables if table]
+    held = "held-out prompt" if planner.split.enough else "prompt"
+    tokens, rows = planner.candidates(COLOCATED, planner.setting)[0].counts[:, 0], []
+    for name, own in ((held, planner.split.test.tolist()), *most):
+        counts = len({*planner.split.prompt[own].tolist()}), len(own), round(tokens[own].sum())
+        rows.append((name, *counts, *max(planner.lengths(np.array(own)), key=lambda row: row[2])))
+    return rows
 
 
 def print_json(values: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
     from validation.claims.check import Results
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
+PRINTED = TEMPLATES.parent / "printed.toml"
 LIBRARIES = ("numpy", "torch", "transformers", "matplotlib")
 EXCERPT_LENGTH, NAME_LENGTH, SOURCES = 390, 80, 5
 """Characters of a text and of a name, which are cut if longer; sources of prompts named."""
 NAMED = re.compile(r"(``.+?``|\b[a-z_]+\.[a-z_]\w*)")  # code and ids of claims in a proof
-SHORT_BIAS = 0.05  # whose message the verdict names
 WIDE = 260.0  # points from which a picture is wider than a telephone, which scrolls it
 
 
@@ -56,10 +57,8 @@ def write_report(
     rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
     counts = first_screen.partition(claims, results)
     true = [tally for name, tally in results.tallies.items() if name in claims and claims[name].refuted is None]
-    parts = {
-        "vacuous": Counter(tally.kind for tally in true if tally.vacuous),
-        "out of scope": Counter(tally.kind for tally in true if tally.out_of_scope),
-    }
+    parts = {"vacuous": Counter(one.kind for one in true if one.vacuous)}
+    parts["out of scope"] = Counter(one.kind for one in true if one.out_of_scope)
     send = first_screen.what_to_send(results, manifest.get("vocabulary"), figures)
     text = _template().render(
         topics=_topics([row for row in rows if not row["refuted"]]),
@@ -68,9 +67,9 @@ def write_report(
         parts=parts,
         partition=first_screen.partition_table(counts, parts),
         outcomes=counts,
+        printed=tomllib.loads(PRINTED.read_text(encoding="utf-8")),
         violated=[row["id"] for row in rows if row["outcome"] == "violated"],
         send=send,
-        example=next((row for row in send["rows"] if row["bias"] == SHORT_BIAS and row["top_k"] is not None), None),
         ids=claims.keys(),
         released=released,
         release=certified.commits if released else "",

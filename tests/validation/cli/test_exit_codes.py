@@ -34,16 +34,9 @@ VALUES = (
     *("empty", "zeros", "deep.json"),
 )
 CONTENTS = {
-    "empty": b"",
-    "zeros": bytes(1000),
-    "not utf-8": b"\xff\xfe\x00",
-    "deep": b"[" * 10**5,
+    **{"empty": b"", "zeros": bytes(1000), "not utf-8": b"\xff\xfe\x00", "deep": b"[" * 10**5},
     "deep objects": b'{"a":' * 10**5,
-    "number": b"5",
-    "null": b"null",
-    "list": b"[]",
-    "object": b"{}",
-    "text": b'"x"',
+    **{"number": b"5", "null": b"null", "list": b"[]", "object": b"{}", "text": b'"x"'},
     "huge number": b'{"prompt": [0], "continuation": [' + b"9" * 5000 + b"]}",
     "1e999": b'{"prompt": [0], "continuation": [1e999], "target": [[1e999, 1]], "draft": 1e999}',
     "10**30": b'{"prompt": [0], "continuation": [' + b"1" + b"0" * 30 + b'], "prompts": 5, "target": [[0.5, 0.5]]}',
@@ -188,17 +181,9 @@ def test_a_malformed_input_is_no_verdict(name, files, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("raised", "code"),
     [
-        (ValueError("what"), 2),
-        (SystemExit(1), 2),
-        (SystemExit("what"), 2),
-        (SystemExit(3), 3),
-        (SystemExit(), 0),
-        (RecursionError(), 2),
-        (MemoryError(), 2),
-        (click.exceptions.Exit(1), 2),
-        (type("PanicException", (BaseException,), {})("what"), 2),
-        (KeyboardInterrupt(), 130),
-        (Verdict(), VIOLATED),
+        *((one, 2) for one in (ValueError("what"), SystemExit(1), SystemExit("what"), RecursionError(), MemoryError())),
+        *((one, 2) for one in (click.exceptions.Exit(1), type("PanicException", (BaseException,), {})("what"))),
+        *((SystemExit(3), 3), (SystemExit(), 0), (KeyboardInterrupt(), 130), (Verdict(), VIOLATED)),
     ],
 )
 def test_the_one_place_that_decides_the_code(raised, code, capsys):

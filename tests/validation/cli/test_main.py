@@ -1,15 +1,19 @@
 """The command line, end to end on tiny models, and its messages on bad input."""
 
 import json
+import re
 from importlib import import_module
 
+import numpy as np
 import pytest
 from markupsafe import escape
 
 import hlmtheory
 from tests.validation.command_line import run
+from tests.validation.html_elements import Elements
 from validation.claims.instances import scenarios
 from validation.plots import FIGURES
+from validation.trace.reader import open_trace
 
 SOME_FIGURES = {key: FIGURES[key] for key in (("cu-hlm", "4a"), ("cu-hlm", "6"))}
 """The others have tests of their own."""
@@ -18,9 +22,11 @@ SOME_FIGURES = {key: FIGURES[key] for key in (("cu-hlm", "4a"), ("cu-hlm", "6"))
 @pytest.fixture(scope="module")
 def finished(folders, tmp_path_factory):
     base = tmp_path_factory.mktemp("run")
-    (base / "prompts.txt").write_text("two and two\nwhat is <b>bold</b>\nthe best of times\n")
+    prompts = [("two and two", "sums"), ("what is <b>bold</b>", "tags"), ("the best of times", "sums")]
+    lines = (json.dumps({"prompt": text, "source": source}) for text, source in prompts)
+    (base / "prompts.jsonl").write_text("\n".join(lines))
     words = ("validate", "--draft", str(folders[0]), "--target", str(folders[1]), "--positions", "150")
-    words += ("--new-tokens", "24", "--prompts", str(base / "prompts.txt"), "--out", str(base / "out"))
+    words += ("--new-tokens", "24", "--prompts", str(base / "prompts.jsonl"), "--out", str(base / "out"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("validation.plots.FIGURES", SOME_FIGURES)
         result = run(*words)
@@ -34,8 +40,15 @@ def test_validate_writes_verdicts_figures_and_report(finished):
     assert set(tallies) == set(hlmtheory.all_claims()) - set(scenarios())
     report = (folder / "report.html").read_text()
     assert all(name in report for name in hlmtheory.all_claims())
-    answer = json.loads(run("plan", "--trace", str(folder / "trace"), "--json").stdout)["answer"]
-    assert all(escape(line.partition(": ")[2]) in report for line in answer)
+    plan = json.loads(run("plan", "--trace", str(folder / "trace"), "--json").stdout)
+    assert all(escape(line.partition(": ")[2]) in report for line in plan["answer"])
+    trace = open_trace(folder / "trace")
+    rows, owners = trace.rows(0, trace.positions), [one["id"] for one in trace.manifest["prompts"]]
+    parts = {"sums 2 prompts,": owners[::2], "tags 1 prompt,": owners[1:2]}
+    for name, part in {**parts, "on 1 held-out prompt:": plan["split"]["test"]}.items():
+        own = np.isin(rows["prompt_index"], [owners.index(one) for one in part])
+        counts = f"{np.sum(own & (rows['position'] == 0))} texts, {own.sum()} positions"
+        assert re.search(f"{name} {counts}", Elements(report).text), (name, counts)
     assert (folder / "figures" / "cu-hlm-fig6.svg").stat().st_size
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from validation.errors import UserError
 from validation.plots import FIGURES, draw
 from validation.report.citations import bibliography, cite
 from validation.report.first_screen import partition, partition_table, what_to_send
-from validation.report.html import write_report
+from validation.report.html import PRINTED, write_report
 from validation.report.tables import plain_cells, table_row, update_between_markers
 from validation.trace.reader import TraceWriter, open_trace
 
@@ -67,11 +68,15 @@ def page(trace, results, tmp_path_factory):
 
 
 def test_every_claim_is_in_the_report_with_its_source(page):
-    text = Elements(page).text
+    text, printed = Elements(page).text, tomllib.loads(PRINTED.read_text(encoding="utf-8"))
+    plain = re.sub(r"[_^{}]", "", text)
     for name, claim in CLAIMS.items():
         assert name in text
         assert cite(claim.source) in text
-        assert re.sub(r"[_^{}]", "", claim.statement) in re.sub(r"[_^{}]", "", text)
+        reading = plain.index(re.sub(r"[_^{}]", "", claim.statement))
+        words = [said for place, said in printed.get(name, {}).items() if place != "letters"]
+        assert bool(words) == (claim.standing in ("refuted", "misprint"))
+        assert all(re.sub(r"[_^{}]", "", said) in plain[:reading] for said in words)  # the paper speaks first
         sides = table_row(claim, None)["sides"]
         assert sides is None or (sides in text and len({*sides.split()}) == 3)  # the two sides differ in print
 
@@ -115,10 +120,9 @@ def test_nothing_is_loaded_from_elsewhere(page):
     assert "@import" not in page
     loads = {tag for tag, _ in elements.found} & {"link", "script", "iframe", "object", "embed", "base", "img"}
     assert loads == set()
-    for tag, attributes in elements.found:
-        for name, value in attributes.items():
-            if name == "src" or (name.endswith("href") and tag != "a"):
-                assert value.startswith(("#", "data:image/png;base64,"))
+    others = ((key, one) for tag, attributes in elements.found if tag != "a" for key, one in attributes.items())
+    here = [one for key, one in others if key == "src" or key.endswith("href")]
+    assert all(one.startswith(("#", "data:image/png;base64,")) for one in here)
 
 
 def with_tally(results: Results, **changes: Any) -> Results:

@@ -135,7 +135,7 @@ SYMBOLS = (
     ("r, r̂", "distributions after a rejection, from q and from q̂"),
     ("TV(q, p)", "total variation, half of Σ_v |q_v − p_v|: 0 for equal distributions, 1 for disjoint ones"),
     ("Δ_k", "TV(q, q̂) if k probabilities are sent"),
-    ("Bias", "Σ_v |law_v − p_v| of one emitted token, twice its total variation; at most 2"),
+    ("Bias", "Σ_v |P(emitted = v) − p_v| of one token, twice its total variation; at most 2"),
     ("ε, θ", "tolerance for the Bias or for the risk of a text; tolerance for TV(r, r̂)"),
     ("u, u_{th}", "uncertainty of a draft (in cu-hlm β ≈ a u + b), and the threshold above which it is verified"),
     ("K, K*", "drafts in a round, and the best number of them; in lattice claims the number of kept tokens X"),

@@ -44,7 +44,7 @@ def test_validate_writes_verdicts_figures_and_report(finished):
     assert all(escape(line.partition(": ")[2]) in report for line in plan["answer"])
     trace = open_trace(folder / "trace")
     rows, owners = trace.rows(0, trace.positions), [one["id"] for one in trace.manifest["prompts"]]
-    parts = {"sums 2 prompts,": owners[::2], "tags 1 prompt,": owners[1:2]}
+    parts = {r"sums\s*2 prompts,": owners[::2], r"tags\s*1 prompt,": owners[1:2]}
     for name, part in {**parts, "on 1 held-out prompt:": plan["split"]["test"]}.items():
         own = np.isin(rows["prompt_index"], [owners.index(one) for one in part])
         counts = f"{np.sum(own & (rows['position'] == 0))} texts, {own.sum()} positions"

@@ -23,9 +23,9 @@ def random_fields(count: int, seed: int = 0, vocabulary: int = VOCABULARY) -> di
     return found
 
 
-def stored(path: Path, *, seed: int = 1, noise: float = 1.0, flip: bool = False, repeat: int = 1) -> Trace:
+def stored(path: Path, *, seed: int = 1, noise: float = 1.0, flip: bool = False, repeat: int = 1, **more: Any) -> Trace:
     rng = np.random.default_rng(seed)
-    with TraceWriter(path, VOCABULARY) as writer:
+    with TraceWriter(path, VOCABULARY, more) as writer:
         for text in range(TEXTS):
             scale = rng.uniform(0.3, 6.0, (LENGTH, 1))
             draft = scale * rng.normal(size=(LENGTH, VOCABULARY))

@@ -174,6 +174,7 @@ def plan(
     if page is None and not as_json:
         return
     about |= {"defaults": sorted(left_out - measured), "users": made.users, "command": _command(ctx)}
+    about["exchange_s"] = exchange_s  # in the request's round trip
     plain = result.plain(request, planner, about)
     if page is not None:
         say(console, f"Page: {write_page(page, plain)}")

@@ -35,15 +35,15 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
     style, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("plan.css", "plan.js"))
     options: dict[str, Any] = {"autoescape": True, "finalize": printable_value, "undefined": StrictUndefined}
     environment = Environment(loader=FileSystemLoader(TEMPLATES), trim_blocks=True, **options)
+    data = page_data(plan)
     text = environment.get_template("plan.html.j2").render(
         plan=plan,
-        users=plan.get("users"),
-        recorded=_recorded(plan),
         aims=_aims(plan),
         symbols=symbols_said("\n".join(entry["option"] for entry in plan["menu"])),
         title=_title(plan["evidence"]),
-        basis=_basis(plan),
-        data=Markup(_for_script(page_data(plan))),
+        basis=data["basis"],
+        recorded=data["recorded"],
+        data=Markup(_for_script(data)),
         style=Markup(style),
         script=Markup(script),
         style_hash=_hash(style),
@@ -59,18 +59,21 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
     asked, link, evidence = plan["request"], plan["link"], plan["evidence"]
     exceeded = 1.0 - np.array([0.5, 0.95, 0.95 if asked["latency"] is None else asked["latency"]["share"]])
     laws = {"rayleigh": Rayleigh(1.0), "rician": Rician(1.0, asked["k_factor"])}
+    recorded, steps = asked["fading"] == "none" and len(link["rates_bps"]) > 1, evidence.get("steps")
     at_bps = [link["median_bps"], link["p95_bps"], link["late_bps"]]
     return {
         "request": {name: value for name, value in asked.items() if name not in UNUSED},
         "prompts": plan["prompts"],
-        "recorded": {"rates_bps": link["rates_bps"], "at_bps": at_bps} if _recorded(plan) else None,
+        "recorded": {"rates_bps": link["rates_bps"], "at_bps": at_bps} if recorded else None,
         "snr_quantiles": {name: np.asarray(law.quantile(SHARES)).tolist() for name, law in laws.items()},
         "snr_exceeded": {name: np.asarray(law.quantile(exceeded)).tolist() for name, law in laws.items()},
         "count_names": plan["count_names"],
         "menu": plan["menu"],
         "streamed": plan["streamed"],
         "command": plan.get("command", "python3 hlm plan"),
-        "basis": _basis(plan),
+        "ratio": evidence.get("parameter_ratio"),
+        "exchange_s": plan.get("exchange_s", 0.0),
+        "basis": counted(plan["prompts"]["test"], "held-out prompt") if steps is None else counted(steps, "round"),
         "bases": _bases(plan),
         "names": NAMES,
         "vllm": evidence.get("engine", "vllm").startswith("vllm"),
@@ -78,11 +81,6 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "told": _stated(plan, r"^Use: .* a round \((.*)\)"),
         "interval": _stated(plan, r"^Speed: .*?\((95%[^)]*)\)"),
     }
-
-
-def _basis(plan: Mapping[str, Any]) -> str:
-    steps = plan["evidence"].get("steps")
-    return counted(plan["prompts"]["test"], "held-out prompt") if steps is None else counted(steps, "round")
 
 
 def _aims(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -98,7 +96,9 @@ def _bases(plan: Mapping[str, Any]) -> dict[str, str]:
     asked, left_out = plan["request"], plan.get("defaults", ())
     bases = {name: "default, not measured" for name, option in CONTROLS.items() if option in left_out}
     if asked.get("server_draft_basis", "given") != "given":
-        bases["ownDraft"] = f"assumed: {asked['server_draft_basis']}"
+        ratio = plan["evidence"].get("parameter_ratio")
+        by = f"a target pass / {ratio:.3g}, the ratio of parameters, at most" if ratio else "as long as"
+        bases["ownDraft"] = f"assumed: {by} the device's"
     if not asked["verify_token_s"] and not asked.get("passes"):
         bases["token"] = "assumed: a pass with drafts takes no longer"
     timed = "the most of --passes" if asked.get("passes") and asked["server_batch"] > 1 else "assumed"
@@ -109,10 +109,6 @@ def _stated(plan: Mapping[str, Any], pattern: str) -> str | None:
     """Return what a line of the command's answer for one user states in brackets; None if it does not."""
     stated = None if plan.get("users") else re.search(pattern, "\n".join(plan["answer"]), re.MULTILINE)
     return stated and stated[1]
-
-
-def _recorded(plan: Mapping[str, Any]) -> bool:
-    return bool(plan["request"]["fading"] == "none" and len(plan["link"]["rates_bps"]) > 1)
 
 
 def _title(evidence: Mapping[str, Any]) -> str:

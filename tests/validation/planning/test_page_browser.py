@@ -45,13 +45,14 @@ def test_the_page_follows_its_controls(opened, whole):
     page = opened()
     first = {row["policy"]: row["tokens_per_s_median"]["value"] for row in whole(BASE)["rows"]}
     cell = "Number(row.querySelector('[data-key=median]').dataset.value)"
-    cells = f"row => [row.querySelector('th').dataset.policy, {cell}]"
-    shown = dict(page.eval_on_selector_all("#rows tr", f"rows => rows.map({cells})"))
+    cells = f"rows => rows.map(row => [row.querySelector('th').dataset.policy, {cell}])"
+    shown = dict(page.eval_on_selector_all("#rows tr", cells))
     assert shown == pytest.approx(first, rel=1e-7)
     page.fill("#rate", "0.2")
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    slower = dict(page.eval_on_selector_all("#rows tr", f"rows => rows.map({cells})"))
+    slower = dict(page.eval_on_selector_all("#rows tr", cells))
     assert slower["FlexSpec"] < shown["FlexSpec"]
+    assert page.is_hidden("#calibrated")
     page.select_option("#objective", "capacity")
     page.wait_for_selector("#command span:has-text('--objective capacity')")
     best = whole(replace(BASE, objective="capacity", rate_bps=2e5))["aims"][1]["best"]["number"]
@@ -67,5 +68,6 @@ def test_the_page_follows_its_controls(opened, whole):
 def test_axe_finds_no_barrier(opened, scheme, width):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install '.[browser]'")
     page = opened(replace(BASE, risk=("text", 0.7)), viewport={"width": width, "height": 800}, color_scheme=scheme)
+    assert page.is_visible("#calibrated") is ("(c)" in page.inner_text("#rows")) is True
     found = axe.Axe().run(page)
     assert found.violations_count == 0, found.generate_report()

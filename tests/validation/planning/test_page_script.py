@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.validation.command_line import run
+from tests.validation.planning.test_times import LINE
 from tests.validation.stored_traces import stored
 from validation.planning.page import TEMPLATES, page_data
+from validation.planning.times import write_times
 
 NODE = shutil.which("node")
 if NODE is None:
@@ -26,19 +28,19 @@ ANSWER = """
 const answers = settings.map((own) => {
   const s = withLink({ ...start, ...own }), aims = aimsOf(s), aim = aims[s.objective === "capacity" ? 1 : 0];
   if (!aim.best) return { command: command(s), unmet: unmet(s) };
-  const pictured = linesOf(aim.s).some(([, , pool]) => pool.some((one) => named(one) === named(aim.best)));
-  const won = winners(s, true)(s), mapped = value(won.train, s) >= value(aim.best.train, s) * (1 - EQUAL);
-  const option = (aim, one) => one && { policy: one.policy, option: one.option, value: value(one.test, aim.s) };
-  const answers = aims.map((aim) => ({ best: option(aim, aim.best), with_device: option(aim, bestOf(aim, true)),
-    without_device: option(aim, bestOf(aim, false)) }));
-  const rows = aim.rows.map((one) => rowOf(one, aim));
-  return { answers, command: command(s), use: card(aim).use, drawn: pictured && mapped, rows };
+  const [, ...point] = pointsOf(aims).find(([one]) => one === aim.best), mapped = named(winners(s, true)(s));
+  const answers = aims.map((aim) => [aim.best, bestOf(aim, true), bestOf(aim, false)]
+    .map((one) => one && { policy: one.policy, option: one.option, value: value(one.test, aim.s) }));
+  return { answers, command: command(s), card: card(aim), agree: mapped === named(plainest(aim)), point,
+    rows: aim.rows.map((one) => rowOf(one, aim)) };
 });
 console.log(JSON.stringify(answers));
 """
+BY = {"rate": "--link-csv", "roundTrip": "", "draft": "", "verify": "--times", "ownDraft": "--fading"}
+BY |= {"token": "--times", "batch": ""}  # of a setting's numbers the option with which the command has them
 SETTINGS = [
     (1e6, 0.020, 0.012, 0.030, 0.004, 0.0, 1),
-    (2e3, 0.020, 0.012, 0.030, 0.006, 0.0, 4),  # a message takes longer than a draft
+    (2e3, 0.020, 0.012, 0.060, 0.006, 0.0, 4),  # a message takes longer than a draft
     (1e6, 0.020, 0.012, 0.030, 0.004, 5e-4, 3),
 ]
 
@@ -46,9 +48,11 @@ SETTINGS = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("script")
-    stored(path / "trace", noise=0.5)
+    stored(path / "trace", noise=0.5, pair={"large_parameters": 7, "small_parameters": 1})
     lines = "".join(f"a,{second},{rate}\n" for second, rate in enumerate((4, 0, 0.5, 9, 12, 3, 8, 2)))
-    (path / "passes.csv").write_text("batch,width,ms,model\n1,1,9,target\n1,1,2,draft\n2,1,3,draft\n8,1,9,draft\n")
+    target = "1,1,9,target\n1,20,14,target\n8,1,12,target\n8,20,40,target\n"
+    (path / "passes.csv").write_text(f"batch,width,ms,model\n{target}1,1,2,draft\n2,1,3,draft\n8,1,9,draft\n")
+    write_times(LINE, path / "times.json")
     (path / "tram.csv").write_text(f"trace_id,time_s,throughput_mbps\n{lines}")
     return path
 
@@ -68,19 +72,18 @@ CELLS |= {"kilobytes": "kilobytes_per_token"}
         ("--latency", "p90=900ms", "--objective", "goodput", "--energy", "2000mJ", "--risk", "text=.7"),
         ("--fading", "rician", "--k-factor", "4x", "--risk", "text=1", "--latency", "p95=900ms"),
         ("--link-csv", "tram.csv", "--risk", "token=.3"),
+        ("--times", "times.json"),
     ],
-    ids=["lossless", "capacity", "certified", "cost", "goodput", "rician", "recorded"],
+    ids=["lossless", "capacity", "certified", "cost", "goodput", "rician", "recorded", "times"],
 )
 def test_the_script_chooses_what_the_command_chooses(
     folder: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(folder)
-    words = ("plan", "--trace", "trace", "--server-draft-time", "4ms", "--between-time", "2ms", *more, "--json")
-    plan = json.loads(run(*words).stdout)
-    recorded = "--link-csv" in more
-    names = ("rate", "roundTrip", "draft", "verify", "ownDraft", "token", "batch")[recorded:]
-    settings = [dict(zip(names, one[recorded:], strict=True)) for one in SETTINGS]
-    settings = [one | {"token": 0.0} for one in settings] if "--times" in more else settings  # they say what it takes
+    own_draft = () if "--fading" in more else ("--server-draft-time", "4ms")
+    plan = json.loads(run("plan", "--trace", "trace", *own_draft, "--between-time", "2ms", *more, "--json").stdout)
+    named = [dict(zip(BY, one, strict=True)) for one in SETTINGS]
+    settings = [{name: number for name, number in one.items() if BY[name] not in more} for one in named]
     aims = [aim for aim in ("throughput", "capacity", "cost") if aim not in more][-2:]
     settings[1:] = [one | {"objective": aim} for one, aim in zip(settings[1:], aims, strict=True)]
     data = f"const data_text = {json.dumps(json.dumps(page_data(plan)))}, settings = {json.dumps(settings)};"
@@ -95,18 +98,24 @@ def test_the_script_chooses_what_the_command_chooses(
         own = json.loads(result.stdout)
         assert own["request"]["objective"] == asked.get("objective", plan["request"]["objective"])
         assert [row["policy"] for row in mine["rows"]] == [row["policy"] for row in own["rows"]]
-        assert mine["drawn"]
+        assert mine["agree"]
+        assert ("--server-draft-time" in mine["command"]) is bool(own_draft)
+        assert mine["card"]["sure-how"].partition("Greedy")[2] == own["answer"][2].partition("Greedy")[2]
+        best, alone = own["aims"][own["request"]["objective"] == "capacity"]["best"], own["aims"][1]["without_device"]
+        assert mine["point"][1] == pytest.approx(best["tokens_per_s"], rel=1e-7)
+        assert 1 / mine["point"][0] == pytest.approx(
+            best["server_s_per_token"] / alone["server_s_per_token"], rel=1e-7, abs=1e-9
+        )
         for here, there in zip(mine["answers"], own["aims"], strict=True):
             inverse = there["aim"] == "a full server" or there["objective"] == "cost"
-            for kind in ("best", "with_device", "without_device"):
-                option = here.get(kind)
+            for kind, option in zip(("best", "with_device", "without_device"), here, strict=True):
                 assert (option is None) is (there[kind] is None)
                 if option is not None:
                     assert (option["policy"], option["option"]) == (there[kind]["policy"], there[kind]["option"])
                     number = 1 / option["value"] if inverse else option["value"]
                     assert number == pytest.approx(there[kind]["number"], rel=1e-7)
         used = own["answer"][0].removeprefix("Use: ")
-        assert used.startswith(mine["use"].partition(",")[0]) or "ours is as good" in used
+        assert used.startswith(mine["card"]["use"].partition(",")[0]) or "ours is as good" in used
         for here, there in zip(mine["rows"], own["rows"], strict=True):
             assert here["label"] == there["option"]
             assert here["breaks"] == there["breaks"]

@@ -49,7 +49,7 @@ const RECORDED = data.recorded ? mean(data.recorded.rates_bps) : 0;
 /** A setting with the numbers of its link, which all options share. */
 function withLink(s) {
   const rates = ratesOf(s), median = exceeded(s, MEDIAN);
-  return { ...s, rates, mean: mean(rates), median, slow: exceeded(s, SLOW), late: exceeded(s, LATE),
+  return { ...s, serverDraft: ownDraftOf(s), rates, mean: mean(rates), median, slow: exceeded(s, SLOW), late: exceeded(s, LATE),
     down: asked.down_bps ?? (median || rates.find((rate) => rate > 0)) };
 }
 
@@ -61,29 +61,34 @@ function along(at, places, values) {
   return values[i - 1] + ((at - places[i - 1]) / (places[i] - places[i - 1])) * (values[i] - values[i - 1]);
 }
 
-/** A mean pass of these counts over so many texts, as measured if it was; the slider scales it. */
+/** A measured pass over so many tokens of each of so many texts. */
+const measuredPass = ({ batches, widths, table }, width, texts) => along(texts, batches, table.map((row) => along(width, widths, row)));
+/** A mean pass of these counts over so many texts, as measured if it was. */
 function passTime(c, s, batch = 1) {
   if (!(c[PASSES] > 0)) return 0;
-  const width = c[VERIFIED] / c[PASSES], known = asked.passes;
-  if (!known) return s.verify + batch * width * s.token;
-  const rows = known.table.map((row) => along(width, known.widths, row));
-  return along(batch, known.batches, rows) * (s.verify / asked.verify_s);
+  const width = c[VERIFIED] / c[PASSES];
+  return asked.passes ? measuredPass(asked.passes, width, batch) : s.verify + batch * width * s.token;
 }
-/** A draft on the server for each of so many texts: its pass grows with them as measured. */
-function ownDraft(s, batch) {
-  const known = asked.draft_passes, at = (texts) => along(texts, known.batches, known.table.map((row) => along(1, known.widths, row)));
-  return s.ownDraft * (known ? at(batch) / at(1) : 1);
+/** A draft on the server for one text, as in validation/planning/request.py: if it is not given, by the ratio of parameters. */
+function ownDraftOf(s) {
+  const pass = asked.passes ? measuredPass(asked.passes, 1, 1) : s.verify;
+  return s.ownDraft ?? +(1e3 * Math.min(data.ratio ? pass / data.ratio : Infinity, s.draft)).toPrecision(3) / 1e3;
 }
+/** And for each of so many texts: its pass grows with them as measured. */
+const ownDrafts = (s, batch) => s.serverDraft * (asked.draft_passes ? measuredPass(asked.draft_passes, 1, batch) / measuredPass(asked.draft_passes, 1, 1) : 1);
 /** The part of the server's time that a text takes of passes that so many texts share, with drafts of the server's own. */
-const served = (c, s, batch = 1) => (c[PASSES] * passTime(c, s, batch) + c[SERVER_DRAFTS] * ownDraft(s, batch)
+const served = (c, s, batch = 1) => (c[PASSES] * passTime(c, s, batch) + c[SERVER_DRAFTS] * ownDrafts(s, batch)
   + (c[PASSES] - c[EXCHANGES]) * asked.between_s) / batch;
 const load = (c, s) => served(c, s, s.batch);
-const fixed = (c, s) => c[DRAFTS] * s.draft + served(c, s) + c[EXCHANGES] * s.roundTrip + c[DOWN] / s.down;
+const fixed = (c, s) => c[DRAFTS] * s.draft + served(c, s) + c[EXCHANGES] * (s.roundTrip + data.exchange_s) + c[DOWN] / s.down;
 const air = (bits, rate) => (rate > 0 ? bits / rate : bits > 1e-9 ? Infinity : 0);
 const seconds = (c, s, rate) => fixed(c, s) + air(c[UP], rate);
 const roundSeconds = (c, s, rate) => c[PASSES] > 1e-9 ? (seconds(c, s, rate) - c[SKIPPED] * s.draft) / c[PASSES] : s.draft;
 const joules = (c, s) => c[DRAFTS] * s.draft * asked.device_w + (c[UP] / Math.max(s.median, 1e-9)) * asked.transmit_w;
-const meanSpeed = (c, s) => { const base = fixed(c, s); return mean(s.rates.map((rate) => 1 / (base + air(c[UP], rate)))); };
+function meanSpeed(c, s) {
+  const base = fixed(c, s);
+  return s.rates.reduce((sum, rate) => sum + 1 / (base + air(c[UP], rate)), 0) / s.rates.length;
+}
 
 /** What the objective maximises, in these units. */
 const UNITS = { throughput: "tokens/s, mean over time", fair: "tokens/s, mean over time", capacity: "tokens/s of a full server",
@@ -91,7 +96,7 @@ const UNITS = { throughput: "tokens/s, mean over time", fair: "tokens/s, mean ov
 function value(c, s) {
   if (s.objective === "capacity") return 1 / Math.max(load(c, s), 1e-12);
   if (s.objective === "cost") {
-    const wait = mean(s.rates.map((rate) => Math.min(seconds(c, s, rate), 1e12)));
+    const base = fixed(c, s), wait = s.rates.reduce((sum, rate) => sum + Math.min(base + air(c[UP], rate), 1e12), 0) / s.rates.length;
     return 1 / (asked.server_price * served(c, s) + asked.time_price * wait);
   }
   if (s.objective === "goodput" && s.latency) {
@@ -102,8 +107,9 @@ function value(c, s) {
 /** What decides between equal values. */
 const second = (c, s) => (s.objective === "capacity" ? meanSpeed(c, s) : -load(c, s));
 
-/** At least the value: a mean of concave functions of the rate is at most the function at the mean rate. */
-const atMost = (c, s) => (["cost", "capacity"].includes(s.objective) ? Infinity : 1 / seconds(c, s, s.mean));
+/** At least the value: seconds are convex in the rate, so their mean is at least those at the mean rate, and speeds the reverse. */
+const atMost = (c, s) => (s.objective === "capacity" ? value(c, s)
+  : s.objective === "cost" ? 1 / (asked.server_price * served(c, s) + asked.time_price * Math.min(seconds(c, s, s.mean), 1e11)) : 1 / seconds(c, s, s.mean));
 
 // -------------------------------------------------------------------------------------------------- choice
 
@@ -140,7 +146,6 @@ function poolOf(policy, s) {
   return [OWN_TREE, SEED_TREE].includes(policy) && !(s.token > 0) ? [] : POOLS[policy];
 }
 const poolsOf = (s, ...policies) => policies.flatMap((policy) => poolOf(policy, s));
-const faster = (best, others, s) => others.reduce((a, b) => (!a || value(b.train, s) > value(a.train, s) * (1 + 1e-12) ? b : a), best);
 
 /** The smallest limit that allows an option; 1 allows every text, also where nothing is calibrated. */
 function needs(option, kind) {
@@ -155,22 +160,17 @@ function broken(option, s) {
   return found;
 }
 
-/** The option with the largest value; of equal ones the first. */
-function largest(pool, s, allowed) {
-  let best = null, most = 0;
-  for (const option of pool) {
-    if ((best && atMost(option.train, s) <= most) || !allowed(option)) continue;
-    const now = value(option.train, s);
-    if (!best || now > most * (1 + 1e-12)) [best, most] = [option, now];
-  }
-  return best;
-}
 const keeps = (s) => (option) => !broken(option, s).length;
 
 /** The best allowed option of a pool: of equal ones the one with the best second number; null if there is none. */
 function bestAllowed(pool, s, allowed) {
-  const first = largest(pool, s, allowed), most = first && value(first.train, s) * (1 - EQUAL);
-  const equal = first ? pool.filter((one) => atMost(one.train, s) >= most && value(one.train, s) >= most && allowed(one)) : [null];
+  const bounds = pool.map(({ train }) => atMost(train, s));
+  let found = false, most = 0;
+  pool.forEach((option, i) => {
+    if ((found && bounds[i] <= most) || !allowed(option)) return;
+    [found, most] = [true, Math.max(most, value(option.train, s))];
+  });
+  const least = most * (1 - EQUAL), equal = found ? pool.filter((one, i) => bounds[i] >= least && value(one.train, s) >= least && allowed(one)) : [null];
   return equal.reduce((a, b) => (second(b.train, s) > second(a.train, s) ? b : a));
 }
 /** The best option of a pool that keeps the limits, else of all. */
@@ -193,12 +193,12 @@ function bestKept(listed, s) {
 
 const ONE_USER = "one user", FULL_SERVER = "a full server";
 /** Both aims: of every policy the best option, and of all of them the answer. The same as in validation/planning/aims.py. */
-function aimsOf(s) {
+function aimsOf(s, optionsOf = allowedBy) {
   const usual = { ...s, objective: ["capacity", "fair"].includes(s.objective) ? "throughput" : s.objective };
   const settings = [usual, { ...s, objective: "capacity" }];
   const listed = POLICIES.map((policy) => [...new Set(settings.flatMap((one) => {
-    const own = allowedBy(policy, one);
-    return [best(own, one), best(own.filter(({ lossless }) => lossless), one)].filter(Boolean);
+    const own = optionsOf(policy, one), exact = own.filter(({ lossless }) => lossless);
+    return [best(own, one), exact.length < own.length && best(exact, one)].filter(Boolean);
   }))]);
   const aims = settings.map((one, n) => {
     const rank = (row) => [safe(row, one), value(row.test, one)], above = ([a, x], [b, y]) => (a === b ? x > y : a);
@@ -221,14 +221,13 @@ function aimsOf(s) {
 }
 
 const STREAMING = [STREAM, ...OWN_DRAFTS, KEEPING, OWN_TREE];
-/** A map's winner in a setting with the same limits: the best that keeps them, or `before` if it is as good. */
+/** The answer of a setting with the same limits, as :func:`aimsOf` has it; the options that break the risk are left out once. */
 function winners(s, streaming) {
-  const policies = POLICIES.filter((policy) => ![...UNRUN, STREAMED].includes(policy) && (streaming || !STREAMING.includes(policy)));
-  const pools = [0, 1].map((token) => poolsOf({ ...s, token }, ...policies).filter((option) => safe(option, s)));
-  return (cell, before) => {
-    const pool = pools[+(cell.token > 0)], won = faster(bestAllowed(pool, cell, keeps(cell)), streamed(cell), cell);
-    const same = won && pool.includes(before) && keeps(cell)(before) && value(before.train, cell) >= value(won.train, cell) * (1 - EQUAL);
-    return same && second(before.train, cell) >= second(won.train, cell) - AS_GOOD * Math.abs(second(won.train, cell)) ? before : won;
+  const policies = POLICIES.filter((policy) => streaming || !STREAMING.includes(policy));
+  const pools = [0, 1].map((token) => Object.fromEntries(policies.map((policy) => [policy, poolOf(policy, { ...s, token }).filter((option) => safe(option, s))])));
+  return (cell) => {
+    const aim = aimsOf(cell, (policy, one) => (policy === STREAMED ? streamed(one) : pools[+(one.token > 0)][policy] ?? []))[+(cell.objective === "capacity")];
+    return aim.best && plainest(aim);
   };
 }
 
@@ -261,7 +260,8 @@ const four = form(4), three = form(3), two = form(2), whole = new Intl.NumberFor
 const say = (number) => three.format(number);
 const percent = (share) => (share < 0.005 ? "under 1%" : share < 1 && share >= 0.995 ? "over 99%" : `${whole.format(100 * share)}%`);
 const timesSaid = (times) => (times > 1e6 ? "no limit" : times.toFixed(2));
-const speedOf = (option, s) => { const speed = meanSpeed(option.test, s); return `${speed < 999.5 ? speed.toPrecision(3) : whole.format(speed)} tokens/s`; };
+const threeDigits = (number) => (number < 999.5 ? number.toPrecision(3) : whole.format(number));
+const speedOf = (option, s) => `${threeDigits(meanSpeed(option.test, s))} tokens/s`;
 const sure = ", in the mean over calibrations";
 const calibrated = `calibrated on ${data.prompts.calibrate} prompts${sure}`;
 const measured = `measured on ${data.prompts.test} held-out prompts`;
@@ -280,9 +280,9 @@ function plainest(aim) {
 /** The number that decides an aim, with its unit. */
 function numberSaid(aim, option) {
   const worth = value(option.test, aim.s);
-  if (aim.name === FULL_SERVER) return worth < ENDLESS ? `${say(1e3 / worth)} ms of the server for a token` : "no time of the server";
+  if (aim.name === FULL_SERVER) return worth < ENDLESS ? `${threeDigits(1e3 / worth)} ms of the server for a token` : "no time of the server";
   if (aim.s.objective === "cost") return `a price of ${say(1 / worth)} for a token`;
-  return `${say(worth)} tokens/s${aim.s.objective === "goodput" ? " in time" : ""}`;
+  return `${threeDigits(worth)} tokens/s${aim.s.objective === "goodput" ? " in time" : ""}`;
 }
 
 function unmet(s) {
@@ -307,8 +307,9 @@ function command(s) {
   const link = data.recorded ? "" : ` --rate ${short(s.rate / 1e6)}M --fading ${s.fading}${snr}`;
   const prices = s.objective === "cost" ? ` --server-price ${asked.server_price} --time-price ${asked.time_price}` : "";
   const aim = s.objective === "throughput" ? "" : ` --objective ${s.objective}${prices}`;
-  return `${data.command}${link} --rtt ${short(1e3 * s.roundTrip)}ms --draft-time ${short(1e3 * s.draft)}ms ` +
-    `--verify-time ${short(1e3 * s.verify)}ms${asked.passes ? "" : ` --verify-token-time ${short(1e3 * s.token)}ms`} --server-draft-time ${short(1e3 * s.ownDraft)}ms ` +
+  const passes = asked.passes ? "" : ` --verify-time ${short(1e3 * s.verify)}ms --verify-token-time ${short(1e3 * s.token)}ms`;
+  return `${data.command}${link} --rtt ${short(1e3 * s.roundTrip)}ms --draft-time ${short(1e3 * s.draft)}ms${passes}` +
+    `${s.ownDraft === null ? "" : ` --server-draft-time ${short(1e3 * s.ownDraft)}ms`} ` +
     `--server-batch ${s.batch} --risk ${s.kind}=${short(s.limit)}${aim}`;
 }
 
@@ -356,66 +357,57 @@ function logarithmic(low, high) {
     at: (share) => low * (high / low) ** share };
 }
 
-/** What the best option of a pool reaches of the aim at each limit of the risk, as [limit, value] where it changes. */
-function staircase(pool, s) {
-  const kept = pool.filter((option) => broken(option, { ...s, limit: 1, kind: "text" }).every((one) => one === "risk"));
-  const sorted = kept.map((option) => [needs(option, s.kind), value(option.train, s), option]).sort((a, b) => a[0] - b[0]);
-  const steps = [];
-  let most = 0;
-  for (const [limit, now, option] of sorted) {
-    if (limit > 1 || now <= most * (1 + 1e-12)) continue;
-    if (steps.length && steps.at(-1)[0] === limit) steps.pop();
-    steps.push([limit, value(option.test, s)]);
-    most = now;
-  }
-  return steps;
-}
-
 function legend(id, entries) {
   const list = byId(id);
   list.replaceChildren();
   for (const [kind, text] of entries) put(put(list, "li", {}), "span", { class: kind && `swatch ${kind}` }).after(` ${text}`);
 }
 
-/** The lines of the first picture: every policy is in one of them, so that the plan's ring is on a line. */
-const linesOf = (s) => [["ours", "best of ours, or server or device alone", poolsOf(s, OURS, SERVER, DEVICE, CERTIFIED, STREAMED)], ["papers", "best of other devices", poolsOf(s, ...PAPERS)],
-  ["own", "server, drafts of its own", poolsOf(s, ...OWN_DRAFTS, OWN_TREE)], ["stream", "server, streaming", POOLS[STREAM]], ["server", SERVER, POOLS[SERVER]]];
+const KINDS = [NO_RIVALS, [...OWN_DRAFTS, KEEPING, OWN_TREE], [SERVER, STREAM], [DEVICE], PAPERS]; // of one colour each
+const ROLES = ["ours", "server that drafts", "server without drafts", DEVICE, "other devices"];
+const kindOf = (policy) => KINDS.findIndex((policies) => policies.includes(policy));
+const WINS = { throughput: "is fastest for one user", capacity: "takes least of a full server", cost: "is cheapest", goodput: "brings most tokens in time" };
 
-function drawQuality(s, plan) {
-  const series = linesOf(s).map(([kind, name, pool]) => [kind, name, staircase(pool, s)]).filter(([, , steps]) => steps.length);
-  const device = POOLS[DEVICE][0], all = series.flatMap(([, , steps]) => steps);
-  const wide = s.kind === "text" ? 1 : Math.min(1, 1.15 * Math.max(s.limit, 0.1, ...all.map(([limit]) => limit)));
-  const now = plan ? plan.number : 0, inside = all.filter(([limit]) => limit < 0.97 * wide).map(([, worth]) => worth);
-  const high = 1.15 * Math.max(...[now, ...inside].filter((worth) => worth < ENDLESS)) || 1, said = (worth) => (worth < ENDLESS ? say(worth) : "no limit");
-  const { svg, x, y, axes, left, right, top, bottom } = canvas("quality", linear(wide), linear(high),
-    [s.kind === "text" ? "limit of a text's risk (TV)" : "limit of a token's risk", UNITS[s.objective]]);
-  put(svg, "rect", { x: x(s.limit), y: top, width: Math.max(right - x(s.limit), 0), height: bottom - top, class: "beyond" });
-  axes();
-  for (const [kind, , steps] of series) {
-    const points = steps.map(([limit, worth], i) => `${i ? "H" : "M"}${x(limit)}${i ? "V" : ","}${y(worth)}`);
-    put(svg, "path", { d: `${points.join("")}H${right}`, class: `series ${kind}` });
-  }
-  const speed = device && value(device.test, s);
-  if (device && needs(device, s.kind) <= wide && speed <= high) {
-    put(svg, "rect", { x: x(needs(device, s.kind)) - 6, y: y(speed) - 6, width: 12, height: 12, class: "device" });
-  }
-  legend("lines", [...series.map(([kind, name]) => [`line ${kind}`, name]), ...(device ? [["dot", `${DEVICE}: ${said(speed)}${speed > high ? ", above the picture" : ""}`]] : [])]);
-  if (!plan) return;
-  const late = x(s.limit) > (left + right) / 2;
-  put(svg, "line", { x1: x(s.limit), x2: x(s.limit), y1: top, y2: bottom, class: "here" });
-  put(svg, "circle", { cx: x(s.limit), cy: y(now), r: 7, class: "point" });
-  put(svg, "text", { x: x(s.limit) + (late ? -12 : 12), y: Math.max(y(now) - 14, top + 14), "text-anchor": late ? "end" : "start", class: "label" }, `the plan: ${said(now)}`);
+/** Every policy that keeps the limits, at its best options for one user and for a full server, as [option, users, speed]. */
+function pointsOf(aims) {
+  const kept = aims.flatMap(({ every, rows, s }) => (s.limit > 0 ? every : rows).filter((one) => !UNRUN.includes(one.policy) && !broken(one, s).length));
+  return [...new Set(kept)].map((one) => [one, usersOf(one.test, aims[1]), meanSpeed(one.test, aims[0].s)]);
 }
 
-const KINDS = [NO_RIVALS, [...OWN_DRAFTS, KEEPING, OWN_TREE], [SERVER, STREAM], [DEVICE], PAPERS]; // of one colour each
-const kindOf = (policy) => KINDS.findIndex((policies) => policies.includes(policy));
-const FINE = { cost: 24, goodput: 24 }, COARSE = 6; // cells of a map's row: fewer where each takes longer, and where only their areas matter
+/** Who wins, or what a risk is worth, and the speed of one user against the users of a full server. */
+function drawQuality(aims, aim, used) {
+  const { s, best, every } = aim, exact = bestKept(every.filter(({ policy, lossless }) => lossless && !UNRUN.includes(policy)), s);
+  const gain = exact && best && value(best.test, s) / value(exact.test, s) - 1;
+  const risk = !exact ? "Without loss the limits cannot be kept" : `The risk is worth ${best.lossless ? `less than ${100 * LOSS_WORTH}%` : percent(gain)}`;
+  byId("quality-title").textContent = !used ? "No policy keeps the limits" : s.limit > 0 ? risk : `Without loss, ${shortName(used.policy)} ${WINS[s.objective]}`;
+  const points = pointsOf(aims), most = [1, 2].map((n) => Math.max(...points.map((point) => point[n]).filter((number) => number < ENDLESS)));
+  const { svg, x, y, axes, left, right } = canvas("quality", linear(1.1 * most[0]), linear(1.15 * most[1]), ["users of a full server, ×", `${UNITS.throughput}, of one user`]);
+  axes();
+  const plan = points.find(([one]) => one === used), lossy = points.some(([one]) => !one.lossless);
+  for (const [one, users, speed] of points) {
+    const dot = put(svg, "circle", { cx: x(users), cy: y(speed), r: 6, class: `area${kindOf(one.policy)} ${one.lossless ? "area axis" : "lossy"}` });
+    put(dot, "title", {}, `${named(one)}: ${say(speed)} tokens/s, users × ${timesSaid(users)}`);
+  }
+  if (plan) put(svg, "circle", { cx: x(plan[1]), cy: y(plan[2]), r: 9, class: "ring" });
+  const roles = ROLES.map((role, kind) => [`area${kind}`, role]).filter((_, kind) => points.some(([one]) => kindOf(one.policy) === kind));
+  const edge = points.some(([, users]) => users >= ENDLESS) && ["", "right edge: no limit of users"];
+  legend("lines", [...roles, edge, lossy && ["hollow", "loses something"], plan && ["ring", "the plan"]].filter(Boolean));
+  const end = (n, said) => points.find((point) => said(point[n]) === said(Math.max(...points.map((one) => one[n])))), labels = [];
+  for (const [{ policy }, users, speed] of [plan, end(2, say), end(1, timesSaid)].filter(Boolean)) {
+    const name = shortName(policy), half = 4.2 * name.length, line = y(speed) - 15;
+    if (labels.some(([other, height]) => other === name || Math.abs(height - line) < 19)) continue;
+    put(svg, "text", { x: Math.max(Math.min(x(users), right - half), left + half), y: line, "text-anchor": "middle", class: "label" }, name);
+    labels.push([name, line]);
+  }
+}
 
-/** The winners of a map's cells, and of each its runs and number of cells, the largest first; of equal policies `before` stays. */
-function areasOf(s, names, scales, fine, winner, before) {
+const FINE = 30, COARSE = 5; // cells of a map's row: fewer where only their areas matter
+
+/** The winners of a map's cells, and of each its runs and number of cells, the largest first. */
+function areasOf(s, names, scales, fine, winner) {
   const [columns, rows] = scales.map((scale, n) => Array.from({ length: fine }, (_, i) => fromShown(names[n], scale.at((i + 0.5) / fine))));
   const areas = {}, cells = rows.map((row) => columns.map((column) => withLink({ ...s, [names[0]]: column, [names[1]]: row })));
-  const grid = cells.map((row) => row.map((cell) => (before = winner(cell, before))?.policy));
+  const grid = cells.map((row) => row.map((cell) => winner(cell)?.policy));
   grid.forEach((row, j) => row.forEach((policy, i) => {
     if (!policy) return;
     const area = areas[policy] ??= { policy, kind: kindOf(policy), runs: [], cells: 0 }, run = area.runs.at(-1);
@@ -433,13 +425,13 @@ function movingAxes(s, winner) {
 }
 
 /** Where each policy wins: the best for the aim that keeps the limits, over two numbers of the setting. */
-function drawMap(s, plan) {
-  const winner = winners(s, byId("stream").checked), here = winner(s, plan);
+function drawMap(s) {
+  const winner = winners(s, byId("stream").checked), here = winner(s);
   axes ??= movingAxes(s, winner);
   ["across", "up"].forEach((id, n) => { byId(id).value = axes[n]; });
   const scales = axes.map(scaleOf), { svg, x, y, axes: drawAxes, left, right, top, bottom } = canvas("map", ...scales, axes.map((name) => AXES[name]));
-  const fine = FINE[s.objective] ?? 36, wide = (right - left) / fine, high = (bottom - top) / fine, at = { x: x(shown(axes[0])), y: y(shown(axes[1])) };
-  const [grid, areas] = areasOf(s, axes, scales, fine, winner, plan), tint = ({ policy, kind }) =>
+  const wide = (right - left) / FINE, high = (bottom - top) / FINE, at = { x: x(shown(axes[0])), y: y(shown(axes[1])) };
+  const [grid, areas] = areasOf(s, axes, scales, FINE, winner), tint = ({ policy, kind }) =>
     `area${kind} shade${KINDS[kind].filter((one) => areas.some((area) => area.policy === one)).indexOf(policy)}`;
   const d = ({ i, j, length }) => `M${(left + i * wide).toFixed(1)},${(bottom - j * high).toFixed(1)}v${(-high - 0.4).toFixed(1)}h${(length * wide + 0.4).toFixed(1)}V${(bottom - j * high).toFixed(1)}z`;
   for (const area of areas) put(svg, "path", { d: area.runs.map(d).join(""), class: `area ${tint(area)}` });
@@ -448,11 +440,11 @@ function drawMap(s, plan) {
   drawAxes();
   put(svg, "path", { d: `M${at.x},${top}V${bottom}M${left},${at.y}H${right}`, class: "here" });
   for (const { policy, kind, runs } of areas) {
-    const name = shortName(policy), rows = runs.filter(({ j, length }) => length * wide > 9 * name.length && Math.abs(at.y - bottom + (j + 0.5) * high) > 12);
+    const name = shortName(policy), rows = runs.filter(({ j, length }) => runs.length > 2 && length * wide > 9 * name.length && Math.abs(at.y - bottom + (j + 0.5) * high) > 12);
     for (const { i, j, length } of rows.slice(rows.length >> 1).slice(0, 1)) put(svg, "text", { x: left + (i + length / 2) * wide, y: bottom - (j + 0.5) * high + 5, "text-anchor": "middle", class: `on area${kind}` }, name);
   }
   put(svg, "circle", { cx: at.x, cy: at.y, r: 7, class: "point" });
-  legend("legend", [...areas.map((area) => [tint(area), `${shortName(area.policy)}\u00a0${percent(area.cells / fine ** 2)}`]), here && ["ring", `here: ${shortName(here.policy)}`]].filter(Boolean));
+  legend("legend", [...areas.map((area) => [tint(area), `${shortName(area.policy)}\u00a0${percent(area.cells / FINE ** 2)}`]), here && ["ring", `here: ${shortName(here.policy)}`]].filter(Boolean));
 }
 
 // ------------------------------------------------------------------------------------------------- the page
@@ -463,8 +455,8 @@ const WIDE = { mean: "tokens/s of one user (m)", users: "users, ×, of a full se
 const DECIDES = { cost: "price of a token (m)", goodput: "tokens/s in time (m)" };
 const HEADS = { mean: "tokens/s", users: "users, ×", risk: "risk", bits: "bits up", draft_length: "K", threshold: "threshold", k_mean: "k mean", k_p95: "k 95%",
   kilobytes: "kB/token", median: "tok/s 50%", slow: "tok/s 95%", server: "server ms", gain: "gain" };
-const start = { rate: data.recorded ? RECORDED : asked.rate_bps, fading: asked.fading, snr: asked.snr, roundTrip: asked.round_trip_s,
-  draft: asked.draft_s, verify: asked.verify_s, ownDraft: asked.server_draft_s ?? asked.draft_s, token: asked.verify_token_s, batch: asked.server_batch, objective: asked.objective, kind: asked.risk.kind, limit: asked.risk.limit, latency: asked.latency, energy: asked.energy_j };
+const start = { rate: data.recorded ? RECORDED : asked.rate_bps, fading: asked.fading, snr: asked.snr, roundTrip: asked.round_trip_s - data.exchange_s,
+  draft: asked.draft_s, verify: asked.verify_s, ownDraft: data.bases.ownDraft ? null : asked.server_draft_s ?? asked.draft_s, token: asked.verify_token_s, batch: asked.server_batch, objective: asked.objective, kind: asked.risk.kind, limit: asked.risk.limit, latency: asked.latency, energy: asked.energy_j };
 let state = { ...start };
 const STEPS = 300; // of a logarithmic slider
 /** Of each slider: units of the state in one unit of the page, ends, whether it is logarithmic, whether 0 is allowed. */
@@ -477,13 +469,13 @@ const CONTROLS = {
   token: { unit: 1e-3, low: 0, high: 20, step: 0.1, zero: true }, batch: { unit: 1, low: 1, high: 256, log: true, whole: true } };
 const CHOICES = ["fading", "kind", "objective"];
 /** Of the numbers that a map's axis can have. */
-const AXES = { rate: "rate, Mbit/s", roundTrip: "round trip, ms", draft: "device's draft, ms", verify: "target pass, ms",
-  ownDraft: "server's draft, ms", ...(asked.passes ? {} : { token: "each token adds, ms" }), batch: "texts in a pass" };
+const AXES = { rate: "rate, Mbit/s", roundTrip: "round trip, ms", draft: "device's draft, ms",
+  ownDraft: "server's draft, ms", ...(asked.passes ? {} : { verify: "target pass, ms", token: "each token adds, ms" }), batch: "texts in a pass" };
 let axes = null; // null: those that move the answer
 
 const scaleOf = (name) => { const { low, high, log } = CONTROLS[name], now = shown(name); return log ? logarithmic(Math.min(low, now || low), Math.max(high, now)) : linear(Math.max(high, now)); };
 const fromShown = (name, number) => { const { unit, to, whole } = CONTROLS[name]; return to ? to(number) : (whole ? Math.round(number) : number) * unit; };
-const shown = (name) => { const { unit, from } = CONTROLS[name]; return +(from ? from(state[name]) : state[name] / unit).toPrecision(10); };
+const shown = (name) => { const { unit, from } = CONTROLS[name]; const now = name === "ownDraft" ? ownDraftOf(state) : state[name]; return +(from ? from(now) : now / unit).toPrecision(10); };
 function write(name, from) {
   const { low, high, log } = CONTROLS[name], number = shown(name), slider = byId(`${name}-slider`);
   if (from !== "number") byId(name).value = +number.toPrecision(6);
@@ -524,6 +516,7 @@ function drawTable(rows, objective) {
   const own = DECIDES[objective], heads = Object.entries({ ...HEADS, ...(own && { mean: own }) });
   put(head, "th", { scope: "col" }, "policy");
   for (const [key, name] of heads) put(head, "th", { scope: "col", "data-key": key }, name === own ? own : WIDE[key] ?? name);
+  byId("calibrated").hidden = !rows.some(({ cells }) => cells.risk[1] === "c" && two.format(cells.risk[0]) !== "1");
   for (const row of rows) {
     const kinds = [row.plan && "ours", row.breaks.length && "breaks", UNRUN.includes(row.policy) && "unrun"].filter(Boolean);
     const line = put(body, "tr", { role: "row", class: kinds.join(" ") });
@@ -534,7 +527,7 @@ function drawTable(rows, objective) {
       const [number, basis] = own && key === "mean" ? [objective === "cost" ? 1 / row.number : row.number] : row.cells[key], cell = put(line, "td", { role: "cell", "data-label": head, "data-key": key });
       if (number === null) { cell.textContent = NONE; continue; }
       if (key === "users") cell.textContent = timesSaid(number);
-      else cell.textContent = key === "bits" ? whole.format(number) : (key.startsWith("k_") ? four : ["draft_length", "risk"].includes(key) ? two : key === "mean" && number < 999.5 ? { format: (one) => one.toPrecision(3) } : three).format(number);
+      else cell.textContent = key === "bits" ? whole.format(number) : (key.startsWith("k_") ? four : ["draft_length", "risk"].includes(key) ? two : key === "mean" ? { format: threeDigits } : three).format(number);
       cell.dataset.value = number;
       if (key === "risk" && basis !== "p" && cell.textContent !== "1") cell.textContent += ` (${basis})`;
     }
@@ -582,7 +575,8 @@ function card(aim) {
   const s = aim.s, ids = ["use", "speed", "sure", "rival"];
   const title = { capacity: "Server time", cost: "Cost" }[s.objective] ?? "Speed";
   if (!aim.best) return { title, use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
-  const use = plainest(aim), [sure, how] = guarantee(use, s);
+  const use = plainest(aim), [sure, how] = guarantee(use, s), greedy = bestKept(aim.every.filter(({ policy }) => policy === OWN_GREEDY), s);
+  const also = greedy && aim.best.policy === COLOCATED ? ` Greedy drafts, vLLM's default: ${numberSaid(aim, greedy)}.` : "";
   const [rival, device] = rivalsOf(aim, use);
   const ratio = (one) => `${numberSaid(aim, one)}, ${(value(one.test, s) / value(use.test, s)).toFixed(2)} of the answer's`;
   const against = rival ? [`${ratio(rival)}; ${needsSaid(rival)}.`] : [];
@@ -594,7 +588,7 @@ function card(aim) {
   const longest = wide && OWN_DRAFTS.includes(use.policy) && longestPass(s, use, POOLS[STREAM]);
   const flat = wide ? `assumes a pass over ${Math.round(use.draft_length + 1)} tokens as long as over one${longest ? `; from ${say(1e3 * s.verify * longest)} ms no drafts are as fast` : ""}; ` : "";
   const alone = usual ? "" : `a single user gets ${speedOf(use, s)}; `;
-  const lines = [`${given && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${flat}${interval}${prices}${alone}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how, against.join(" ")];
+  const lines = [`${given && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${flat}${interval}${prices}${alone}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how + also, against.join(" ")];
   return { title, use: named(use), speed: usual ? `${wide ? "up to " : ""}${speedOf(use, s)}` : numberSaid(aim, use), sure, rival: rival ? withLength(rival) : "none",
     ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
 }
@@ -631,6 +625,7 @@ function render() {
   const drawn = POOLS[COLOCATED].length ? COLOCATED : OWN_GREEDY;
   const lengths = lengthsOf(drawn).map((one) => `K = ${one.draft_length}: ${say(value(one.test, s))}`).join(", ");
   lines.lengths = lengths ? `${drawn[0].toUpperCase()}${drawn.slice(1)}, ${UNITS[s.objective]}: ${lengths}.` : "";
+  if (state.ownDraft === null) write("ownDraft");
   for (const name of Object.keys(CONTROLS)) lines[`${name}-basis`] = state[name] === start[name] && data.bases[name] ? `; ${data.bases[name]}` : "";
   lines["rate-basis"] += `; down ${say(s.down / 1e6)}, ${asked.down_bps ? "given" : "by default the median rate"}`;
   lines.full = aims[1].best && aim !== aims[1] ? crowd(aims[1]) : "";
@@ -641,9 +636,9 @@ function render() {
   for (const word of command(s).split(/(?<= )(?=--)/)) put(byId("command"), "span", {}, word);
   byId("snr").disabled = byId("snr-slider").disabled = s.fading === "none";
   drawTable(rows, s.objective);
-  drawQuality(s, plan);
+  drawQuality(aims, aim, used);
   clearTimeout(soon);
-  soon = setTimeout(() => drawMap(s, aim.best && plainest(aim)), 60); // the slowest part waits until the sliders rest
+  soon = setTimeout(() => drawMap(s), 60); // the slowest part waits until the sliders rest
 }
 
 let waiting = false, soon = 0;

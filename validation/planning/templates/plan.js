@@ -378,13 +378,13 @@ function pointsOf(aims) {
 function drawQuality(aims, aim, used) {
   const { s, best, every } = aim, exact = bestKept(every.filter(({ policy, lossless }) => lossless && !UNRUN.includes(policy)), s);
   const gain = exact && best && value(best.test, s) / value(exact.test, s) - 1;
-  const risk = !exact ? "Without loss the limits cannot be kept" : `The risk is worth ${best.lossless ? `less than ${100 * LOSS_WORTH}%` : percent(gain)}`;
+  const risk = !exact ? "Without loss the limits cannot be kept" : `The risk is worth ${best.lossless ? `less than ${100 * LOSS_WORTH}%` : percent(gain)} for ${aim.name}`;
   byId("quality-title").textContent = !used ? "No policy keeps the limits" : s.limit > 0 ? risk : `Without loss, ${shortName(used.policy)} ${WINS[s.objective]}`;
   const points = pointsOf(aims), most = [1, 2].map((n) => Math.max(...points.map((point) => point[n]).filter((number) => number < ENDLESS)));
   const { svg, x, y, axes, left, right } = canvas("quality", linear(1.1 * most[0]), linear(1.15 * most[1]), ["users of a full server, ×", `${UNITS.throughput}, of one user`]);
   axes();
   const plan = points.find(([one]) => one === used), lossy = points.some(([one]) => !one.lossless);
-  for (const [one, users, speed] of points) {
+  for (const [one, users, speed] of points.toReversed()) { // of equal ones the one that is named on top
     const dot = put(svg, "circle", { cx: x(users), cy: y(speed), r: 6, class: `area${kindOf(one.policy)} ${one.lossless ? "area axis" : "lossy"}` });
     put(dot, "title", {}, `${named(one)}: ${say(speed)} tokens/s, users × ${timesSaid(users)}`);
   }

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -58,17 +57,6 @@ def emitted(
         for w in range(size):
             law[w] += drawn[v] * (1 - skip[v]) * beta[v] * replacement[w]
     return law
-
-
-def expected_tokens(rates: Sequence[Fraction]) -> Fraction:
-    """Mean over all 2^K outcomes of the K checks: the leading run of acceptances, and the server's own token."""
-    mean = Fraction(0)
-    for outcome in product((True, False), repeat=len(rates)):
-        probability = Fraction(1)
-        for accepted, rate in zip(outcome, rates, strict=True):
-            probability *= rate if accepted else 1 - rate
-        mean += probability * (1 + (*outcome, False).index(False))
-    return mean
 
 
 def truncate(q: Sequence[Any], k: int) -> list[Any]:

@@ -81,12 +81,6 @@ def acceptances() -> Strategy:
     return st.one_of(edges, st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
 
 
-@st.composite
-def profiles(draw: st.DrawFn, max_draft_length: int = 12) -> Instance:
-    shape = (*draw(shapes()), draw(st.integers(0, max_draft_length)))
-    return {"acceptances": draw(hnp.arrays(np.float64, shape, elements=acceptances()))}
-
-
 def quantity(least: float, most: float) -> Strategy:
     """A positive number: a power of 2 or of 10, so that ties occur, or any number, drawn by its logarithm."""
     low, high = np.log2(least), np.log2(most)

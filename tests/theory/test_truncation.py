@@ -126,17 +126,6 @@ def test_the_bias_of_sizes_by_draft_against_enumeration(case):
     np.testing.assert_allclose(verdict.lhs[inside], np.asarray(expected)[inside], rtol=0, atol=1e-13)
 
 
-@given(with_size(grid_pairs()))
-def test_the_certificate_holds_too_where_the_truncated_draft_accepts(case):
-    p, q, k = case["target"], case["draft"], case["k"]
-    rebuilt = truncation.truncate(q, k)
-    kept = np.minimum(1.0, p / np.where(q > 0, rebuilt, 1.0))
-    more = np.maximum(p - rebuilt, 0.0)
-    mass = more.sum(axis=-1, keepdims=True)
-    law = q * kept + (q * (1.0 - kept)).sum(axis=-1, keepdims=True) * more / np.where(mass > 0, mass, 1.0)
-    assert (np.abs(law - p).sum(axis=-1) <= 2 * verification.total_variation(q, rebuilt) + 1e-13).all()
-
-
 @given(st.data())
 def test_a_bound_on_the_distance_alone_allows_a_bias_of_twice_the_smaller_for_every_size(data):
     """The target lies between q and q̂, and needs no sent entries, so it also holds for k = 0."""

@@ -147,20 +147,6 @@ def test_a_certain_row_is_sent_at_a_tolerance_of_zero():
         codec.cheapest_codec([[1.0, 0.0], [0.75, 0.25]], 0.0)
 
 
-def test_the_server_needs_no_probability_to_keep_the_certificate():
-    """Acceptance by the decoded row: drafts from q, accepted by q̂, replaced from the residual of q̂."""
-    q, p = wide_rows(50, 12, 1.5), wide_rows(50, 12, 1.5, seed=1)
-    for epsilon in (0.05, 0.3, 1.0):
-        found = codec.cheapest_codec(q, epsilon)
-        message = codec.coded_message(q, found, token=np.zeros(50, dtype=int), probability=False)
-        hat = codec.decoded_rows(codec.decode(codec.encode(message)))
-        kept = q * np.minimum(1.0, np.divide(p, hat, out=np.ones_like(p), where=hat > 0))
-        residual = np.maximum(p - hat, 0.0)
-        law = kept + (1.0 - kept.sum(-1, keepdims=True)) * residual / residual.sum(-1, keepdims=True)
-        assert (np.abs(law - p).sum(-1) <= found.bias + 1e-12).all()
-        assert (kept.sum(-1) >= np.minimum(p, q).sum(-1) - found.bias / 2 - 1e-12).all()
-
-
 def test_what_no_encoder_writes_is_refused():
     kind, body = unframed(codec.encode(wire.MixedMessage(4, a_small_message().drafts)))
     with pytest.raises(wire.MalformedError, match="there are bytes after the last draft"):

@@ -71,20 +71,6 @@ def test_the_constant_of_the_sharp_bound_is_the_smallest(epsilon, rate, known):
     assert total <= 3 * epsilon + 1 - epsilon + 1e-12
 
 
-@given(exact_runs(), st.integers(16, 48))
-def test_from_a_low_threshold_nothing_is_dropped_or_the_sharp_bound_holds(run, sixteenths):
-    """In exact arithmetic, from τ₁ of one to three times −η(1 − ε): the two cases of conformal.regret_small_step."""
-    for index in np.ndindex(run["threshold"].shape):
-        epsilon, rate = (Fraction(float(run[name][index])) for name in ("epsilon", "learning_rate"))
-        first = tau = -rate * (1 - epsilon) * Fraction(sixteenths, 16)
-        total, rows = Fraction(0), [[Fraction(float(x)) for x in row] for row in run["drafts"][index]]
-        for row in rows:
-            dropped, tau = plain([x / sum(row) for x in row], epsilon, rate, tau)
-            total += dropped
-        assert total == 0 or tau >= -rate * (1 - epsilon)
-        assert total * rate <= max(0, rate * epsilon * len(rows) + first + rate * (1 - epsilon))
-
-
 def sharp_without_the_last_step(drafts, epsilon, learning_rate, threshold):
     """A wrong second case: τ_{T+1} ≥ 0 in place of τ_{T+1} ≥ −η(1 − ε); 0 where nothing is dropped."""
     bound = conformal_sides.sharp(drafts, epsilon, learning_rate, threshold)
@@ -211,19 +197,6 @@ def test_the_sum_keeps_the_budget_at_every_position_in_exact_arithmetic(seed, ep
         support = np.asarray(controller.step(row, rng.choice([0.0, 0.01, 0.1, 2.0])))
         total += sum((Fraction(float(x)) for x in row[~support]), Fraction(0))
         assert total <= Fraction(epsilon) * n * (1 + n * Fraction(2) ** -50) + Fraction(2) ** -50
-
-
-def test_an_adversary_cannot_exceed_the_budget_and_spends_all_of_it():
-    """Rows whose second token is just what is left: the mean is ε at every T. A token above it is kept."""
-    controller, total = MassBudgetController(0.125), 0.0
-    for n in range(1, 50):
-        left = float(controller.allowance)
-        too_much = [1.0 - left - 0.25, left + 0.25] if n % 2 else [1.0 - left, left]
-        support = controller.step(too_much)
-        total += 0.0 if n % 2 else left
-        assert support.tolist() == [True, bool(n % 2)]
-        assert total <= 0.125 * n
-        assert n % 2 or total == 0.125 * n
 
 
 def test_a_threshold_keeps_tokens_that_the_budget_would_drop():

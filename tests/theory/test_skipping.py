@@ -198,37 +198,6 @@ def test_the_surrogate_of_the_tokens_is_that_of_their_histogram():
     assert float(gap.exact) == pytest.approx(np.mean(beta * (u <= (share - fit.intercept) / fit.slope)))
 
 
-def tree(rng, size, length):
-    """For each prefix, rows of p and q that are sometimes equal, and skip probabilities; all prefixes differ."""
-    levels = []
-    for step in range(length):
-        p, q = rng.dirichlet(np.full(size, 0.5), (2, size**step))
-        alike = rng.random((size**step, 1)) < 0.3
-        skip = rng.random((size**step, size)) ** 2
-        levels.append((p, np.where(alike, p, q), skip))
-    return levels
-
-
-def grown(law, rows):
-    return (law[:, None] * rows).ravel()
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_whole_texts_by_enumeration(seed):
-    """V = 4, T = 6: all 4,096 texts, each prefix with its own rows."""
-    by_p = by_h = np.ones(1)
-    from_target = from_system = 0.0
-    for p, q, skip in tree(np.random.default_rng(seed), 4, 6):
-        risk = skipping.one_step_risk(p, q, skip)
-        from_target += by_p @ risk
-        from_system += by_h @ risk
-        law = verification.output_distribution(p, q, skip=skip)
-        by_p, by_h = grown(by_p, p), grown(by_h, law)
-    distance = 0.5 * np.abs(by_p - by_h).sum()
-    assert by_h.sum() == pytest.approx(1.0)
-    assert 0.1 < distance <= min(from_target, from_system)
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_prompt_loses_the_mean_of_its_texts(library):
     losses, own = to(library, [[0.0, 0.5], [0.25, 0.25], [0.5, 1.0]]), to(library, [4, -1, 4])

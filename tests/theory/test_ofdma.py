@@ -12,12 +12,9 @@ from .strategies import batches, quantity
 
 BITS = quantity(1.0, 1e9)
 EFFICIENCY = quantity(1e-6, 30.0)
-BAND = quantity(1.0, 1e9)
-WEIGHT = quantity(1e-6, 1.0)
 USERS = (1, 12)
 
 CELL = batches(USERS, rows_bits=BITS, rows_spectral_efficiency=EFFICIENCY)
-SHARED = batches(USERS, rows_bits=BITS, rows_spectral_efficiency=EFFICIENCY, rows_weights=WEIGHT, bandwidth_hz=BAND)
 
 
 def minmax(bits, spectral_efficiency):
@@ -67,14 +64,6 @@ def test_the_residual_sees_a_moved_share(objective, instance, data):
         assert (kkt_residual(**instance, shares=moved, objective=objective) > 0.1).all()
     else:  # with one user only the sum can be wrong
         assert (kkt_residual(**instance, shares=moved, objective=objective) == 0.25).all()
-
-
-@given(SHARED)
-def test_shares_sum_to_one_and_scale_out(instance):
-    bits, efficiency = instance["bits"], instance["spectral_efficiency"]
-    for shares in (minmax, sum_shares):
-        np.testing.assert_allclose(shares(bits, efficiency).sum(-1), 1, rtol=1e-12)
-        np.testing.assert_allclose(shares(4 * bits, efficiency / 2), shares(bits, efficiency), rtol=1e-12)
 
 
 def test_an_snr_is_no_spectral_efficiency():

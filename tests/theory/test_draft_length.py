@@ -123,23 +123,6 @@ def test_profile_and_rate_choose_no_draft_together():
         theory.optimal_draft_length_profile([0.5], 1.0, 1.0, min_draft_length=2)
 
 
-@given(profiles())
-def test_a_profile_by_brute_force(instance):
-    best = theory.optimal_draft_length_profile(**instance)
-    rates = theory.etgr_profile(**instance)
-    assert (np.take_along_axis(rates, best[..., None] - 1, -1)[..., 0] == rates.max(-1)).all()
-
-
-@given(batches(**LINK, max_draft_length=st.integers(1, 40)))
-def test_a_constant_profile_is_the_geometric_case(instance):
-    max_draft_length = int(np.max(instance["max_draft_length"]))
-    alphas = np.repeat(instance["acceptance"][..., None], max_draft_length, -1)
-    costs = instance["fixed"], instance["marginal"]
-    best = module.optimal_draft_length(instance["acceptance"], *costs, max_draft_length)
-    rates = theory.etgr_profile(alphas, *costs)
-    np.testing.assert_allclose(np.take_along_axis(rates, best[..., None] - 1, -1)[..., 0], rates.max(-1), rtol=1e-12)
-
-
 def test_a_header_makes_a_slow_link_ask_for_long_drafts():
     """flexspec's (8) with 40 bytes of TCP/IP headers and 16-bit indices; the paper's text says the opposite."""
     rates = [1e6, 1e5, 1e4, 1e3]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import zlib
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -128,8 +129,7 @@ def test_rounds_of_kill_9(tmp_path):
 
 
 def test_an_unfinished_trace_says_so_and_can_be_read_in_part(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(tmp_path / "t", batches=2)
+    interrupted(tmp_path / "t", batches=2)
     message = r"The trace at .*t is not finished: 13 positions are stored; run the command that wrote it again"
     with pytest.raises(UserError, match=message):
         open_trace(tmp_path / "t")
@@ -144,8 +144,8 @@ def test_an_unfinished_trace_says_so_and_can_be_read_in_part(tmp_path):
     assert whole(open_trace(tmp_path / "t", verify=True))
 
 
-def interrupted(path: Path, batches: int, settings: dict[str, Any] | None = SETTINGS) -> None:
-    with TraceWriter(path, V, settings=settings) as writer:
+def interrupted(path: Path, batches: int) -> None:
+    with suppress(KeyboardInterrupt), TraceWriter(path, V, settings=SETTINGS) as writer:
         for number in range(batches):
             writer.append(**rows(number))
             writer.commit({"batches": number + 1})
@@ -157,8 +157,7 @@ def interrupted(path: Path, batches: int, settings: dict[str, Any] | None = SETT
     "garbage", [b'{"n":3,"rows"', b"\0" * 700, b"not a line\n", b'{"n":3,"rows":9,"crc":"00000000"}\n']
 )
 def test_a_torn_line_of_the_journal_is_cut(tmp_path, garbage):
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(tmp_path / "t", batches=2)
+    interrupted(tmp_path / "t", batches=2)
     with (tmp_path / "t" / JOURNAL).open("ab") as file:
         file.write(garbage)
     with pytest.raises(UserError, match=r"not finished \(line 4 of its journal is torn or damaged\): 13 positions"):
@@ -169,8 +168,7 @@ def test_a_torn_line_of_the_journal_is_cut(tmp_path, garbage):
 
 
 def test_the_last_commit_is_dropped_when_its_line_is_damaged(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(tmp_path / "t", batches=2)
+    interrupted(tmp_path / "t", batches=2)
     file = tmp_path / "t" / JOURNAL
     file.write_bytes(file.read_bytes()[:-9] + b"x" + file.read_bytes()[-8:])
     with pytest.raises(
@@ -182,8 +180,7 @@ def test_the_last_commit_is_dropped_when_its_line_is_damaged(tmp_path):
 
 
 def test_a_committed_file_that_is_damaged_is_not_continued(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(tmp_path / "t", batches=2)
+    interrupted(tmp_path / "t", batches=2)
     tail = tmp_path / "t" / "tail-2.npz"
     tail.write_bytes(tail.read_bytes()[:-1] + b"?")
     with pytest.raises(UserError, match=r"tail-2\.npz is damaged: the rows after the last whole chunk does not match"):
@@ -195,8 +192,7 @@ def test_a_committed_file_that_is_damaged_is_not_continued(tmp_path):
 
 
 def test_other_settings_are_refused(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(tmp_path / "t", batches=2)
+    interrupted(tmp_path / "t", batches=2)
     message = r"unfinished trace of other settings lies at .* \(seed: 1 there, 2 now\); use those, .* with --fresh"
     with pytest.raises(UserError, match=message):
         collect(tmp_path / "t", settings={"seed": 2})
@@ -257,8 +253,7 @@ def test_other_files_in_the_folder_of_a_trace_stay(tmp_path, finished, fresh):
     if finished:
         collect(path, settings={"seed": 0})
     else:
-        with pytest.raises(KeyboardInterrupt):
-            interrupted(path, batches=2)
+        interrupted(path, batches=2)
     for name in FOREIGN:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text("mine")
@@ -286,8 +281,7 @@ def test_a_file_called_lock_that_is_anothers_stays(tmp_path):
 @pytest.mark.parametrize("field", ["tail", "files"])
 def test_a_journal_that_names_files_outside_the_trace_is_refused(tmp_path, field, name):
     path = tmp_path / "a" / "t"
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(path, batches=2)
+    interrupted(path, batches=2)
     victims = [tmp_path / "victim.npz", tmp_path / "a" / "victim.npz"]
     for victim in victims:
         shutil.copy(path / "tail-2.npz", victim)
@@ -309,8 +303,7 @@ def test_a_journal_that_names_files_outside_the_trace_is_refused(tmp_path, field
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_link_in_a_trace_is_not_followed(tmp_path, name, fresh):
     path, outside = tmp_path / "t", tmp_path / "outside"
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(path, batches=2)
+    interrupted(path, batches=2)
     if (path / name).exists():
         (path / name).rename(outside)
     else:
@@ -378,8 +371,7 @@ def test_the_lock_dies_with_its_holder(tmp_path):
 )
 @pytest.mark.parametrize("place", ["chunk", "journal"])
 def test_a_failed_write(tmp_path, monkeypatch, code, message, place):
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(tmp_path / "t", batches=2)
+    interrupted(tmp_path / "t", batches=2)
     before = (tmp_path / "t" / JOURNAL).read_bytes()
     sync = os.fsync
 

@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -19,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests import run as tests_run
+from tests.validation.stopping import ended, until
 from validation import installed
 from validation.cli.commands import main as command_line
 from validation.models import smollm2
@@ -152,10 +152,10 @@ def test_set_up_runs_no_file_of_the_folder_of_the_caller_or_its_own(project, tmp
     if own:
         subprocess.run([sys.executable, "-I", "-m", "venv", "--without-pip", str(project / ".venv")], check=True)
     hostile(folder)
-    ended = launch(project, folder, "setup")
+    done = launch(project, folder, "setup")
     assert [file.name for file in folder.glob("*.ran")] == []
-    assert "pip ended with exit code" in ended.stderr  # the environment was made, and pip got as far as the index
-    assert ended.returncode == 2
+    assert "pip ended with exit code" in done.stderr  # the environment was made, and pip got as far as the index
+    assert done.returncode == 2
 
 
 def _link_to_a_prefix(environment, elsewhere):
@@ -215,27 +215,13 @@ def test_a_set_up_that_is_stopped_ends_pip_and_its_children(project):
     python.write_text(SLOW_PIP)
     python.chmod(0o755)
     started = subprocess.Popen([sys.executable, str(project / "hlm"), "setup"], cwd=project, stderr=subprocess.PIPE)
-    wait_until(lambda: (project / "pids").exists() and (project / "pids").read_text().endswith("\n"))
+    until(lambda: (project / "pids").exists() and (project / "pids").read_text().endswith("\n"))
     pids = [int(pid) for pid in (project / "pids").read_text().split()]
     started.terminate()
     assert started.wait(30) == 130
     assert b"takes the set-up up again" in started.stderr.read()
     started.stderr.close()
-    wait_until(lambda: not any(alive(pid) for pid in pids))
-
-
-def wait_until(true, seconds=30):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    until(lambda: all(map(ended, pids)))
 
 
 UNPINNED = re.compile(r"(nvidia|cuda)-.*|triton|setuptools")  # see constraints.txt for the reason
@@ -333,11 +319,11 @@ def test_a_command_runs_in_the_users_folder(hlm, root, monkeypatch):
 
     monkeypatch.setattr(hlm.os, "execv", execv)
     monkeypatch.setattr(hlm, "set_up", lambda *args, **kwargs: None)
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as raised:
         hlm.main(["validate", "--prompts", "my file.txt"], root)
     python = str(hlm.python_of(root / ".venv"))
     words = ["-P", "-m", "validation", "validate", "--prompts", "my file.txt"]
-    assert ended.value.code == (python, [python, *words], os.getcwd())
+    assert raised.value.code == (python, [python, *words], os.getcwd())
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,14 @@ def until(done: Callable[[], Any]) -> Any:
     return found
 
 
+def ended(process: int) -> bool:
+    """Return whether a process is gone, by its number; a zombie has ended too."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
 def stopped(
     make: Make, path: Path, after: int, kind: type[BaseException] = KeyboardInterrupt, during: str = ""
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.validation.claims.test_unfinished import found, same, stopped
-from tests.validation.stopping import PATIENCE_S, until
+from tests.validation.stopping import PATIENCE_S, ended, until
 from tests.validation.stored_traces import stored
 from validation.claims import check, order
 from validation.cli import figures
@@ -34,13 +34,6 @@ def trace(tmp_path, monkeypatch):
     monkeypatch.setattr(order, "LEAST_PARTS", 0)
     monkeypatch.setattr(figures, "LEAST_VALUES", 0)
     return stored(tmp_path / "trace")
-
-
-def ended(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def test_the_first_call_that_fails_is_told(two):

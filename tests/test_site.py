@@ -5,7 +5,6 @@ It is built once for all processes of a run, in a process of its own. Links to o
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from functools import cache
@@ -24,7 +23,6 @@ from validation.site.pages import pages
 from validation.site.theory import anchor, claim_entry, topics
 
 ROOT = Path(__file__).resolve().parent.parent
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 LINKED = ("link", "script", "img", "source", "iframe", "object", "video", "audio", "embed")
 
 

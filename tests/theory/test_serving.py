@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from hlmtheory import serving
 from hlmtheory.serving import Device, ModelShape
@@ -113,23 +114,12 @@ def test_the_latency_is_that_of_a_simulation():
         assert float(serving.inference_latency(*stages, steps)) == pytest.approx(simulated(*stages, steps), rel=1e-12)
 
 
-def measured(noise: float, count: int = 60, seed: int = 0):
-    rng = np.random.default_rng(seed)
-    flops, size = rng.uniform(1e9, 1e11, count), rng.integers(1, 33, count)
-    return flops, size, 2e-13 * flops * size + 0.012 + noise * rng.standard_normal(count)
-
-
-def test_a_fit_without_noise_finds_the_coefficients():
-    fit = serving.fit_device(*measured(0.0))
-    assert (fit.c1, fit.c2) == (pytest.approx(2e-13, rel=1e-9), pytest.approx(0.012, rel=1e-9))
-    assert fit.r_squared == pytest.approx(1.0)
-    assert fit.device == Device(fit.c1, fit.c2)
-
-
 def test_a_fit_agrees_with_scipy():
-    stats = pytest.importorskip("scipy.stats")
-    flops, size, seconds = measured(0.001)
+    rng = np.random.default_rng(0)
+    flops, size = rng.uniform(1e9, 1e11, 60), rng.integers(1, 33, 60)
+    seconds = 2e-13 * flops * size + 0.012 + 0.001 * rng.standard_normal(60)
     line, fit = stats.linregress(flops * size, seconds), serving.fit_device(flops, size, seconds)
     assert fit.c1 == pytest.approx(line.slope, rel=1e-9)
     assert fit.c2 == pytest.approx(line.intercept, rel=1e-9)
+    assert fit.device == Device(fit.c1, fit.c2)
     assert fit.r_squared == pytest.approx(line.rvalue**2, rel=1e-9)

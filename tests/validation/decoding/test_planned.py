@@ -167,18 +167,6 @@ def test_the_policies_above_skip_send_accept_and_reject(pair):
         assert sum(sum(one.total(name) for one in some) > 1 for some in records) >= 6, name
 
 
-@pytest.mark.parametrize(
-    "messages", [wire.LatticeRows(4, top_k=3), wire.DraftProbabilities()], ids=lambda one: type(one).__name__
-)
-@pytest.mark.parametrize("length", [1, 2])
-def test_without_skipping_every_text_has_the_target_s_probability(messages, length):
-    rng = np.random.default_rng(length)
-    q, p = tiny_texts.halves(rng, tiny_texts.nodes(3, 2)), tiny_texts.quarters(rng, tiny_texts.nodes(3, 2))
-    method = Planned(wire.DevicePolicy(3, 1.0, wire.threshold_rule(length, None), messages))
-    law = tiny_texts.law_of(tiny_texts.all_texts(tiny_texts.table_pair(q, p), method, 2, tiny_texts.SAMPLED))
-    assert tiny_texts.distance(law, tiny_texts.exact_law(p, 2)) == pytest.approx(0.0, abs=1e-12)
-
-
 def test_a_streamed_policy_has_the_text_of_its_method_and_the_bytes_of_its_sessions(pair):
     policy = wire.DevicePolicy(V, 1.0, wire.threshold_rule(1, None), wire.StreamedTokens(), bonus=False)
     run = {"new_tokens": 12, "seed": 5, "times": (0.012, 0.030)}

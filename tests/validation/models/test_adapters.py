@@ -208,10 +208,6 @@ def test_an_adapter_on_an_adapter_is_refused(made, own):
     refused(made, folder, "is an adapter itself; give a whole model")
 
 
-def test_a_version_below_the_anchor_keeps_the_draft(made):
-    assert load_pair(draft=made / "aligned", target=made / "math").notes == ()
-
-
 @pytest.mark.parametrize("method", ["adapter", "full"])
 def test_a_version_that_changed_the_anchor_is_refused_unless_it_is_allowed(made, tmp_path, method):
     version = made / "all"

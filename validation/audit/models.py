@@ -1,5 +1,6 @@
 """The law of a transformers model: rows after the engine's processors."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,8 +8,11 @@ import numpy as np
 
 from validation.arrays import Array
 from validation.audit.laws import Processors
-from validation.collection.prompts import Prompt
+from validation.collection.prompts import Prompt, builtin_prompts, read_prompts
 from validation.errors import UserError
+from validation.models.devices import choose_device
+from validation.models.pair import PAIRS
+from validation.models.sources import ModelSource, quiet
 
 FLOAT32 = 1e-5
 """Relative rounding of a model in float32, whose passes are batched in different ways."""
@@ -94,8 +98,6 @@ class ModelLaw:
         return np.asarray(self.processors.penalised(behind, *given)[0])
 
     def _logits(self, prompt: int, tokens: Array) -> Array:
-        import copy
-
         import torch
 
         with torch.inference_mode():
@@ -123,10 +125,6 @@ class ModelLaw:
 
 def load_model(name: str, device: str) -> tuple[Any, Any]:
     """Return a model in eval mode and its tokenizer; ``builtin/small`` and ``builtin/large`` are the built-in ones."""
-    from validation.models.devices import choose_device
-    from validation.models.pair import PAIRS
-    from validation.models.sources import ModelSource, quiet
-
     named = {"builtin": PAIRS["builtin"].target, "builtin/large": PAIRS["builtin"].target}
     named["builtin/small"] = PAIRS["builtin"].draft
     source, where = ModelSource.parse(named.get(name, name)), choose_device(device)
@@ -136,6 +134,4 @@ def load_model(name: str, device: str) -> tuple[Any, Any]:
 
 
 def chosen_prompts(path: Any, count: int) -> list[Prompt]:
-    from validation.collection.prompts import builtin_prompts, read_prompts
-
     return builtin_prompts(limit=count) if path is None else read_prompts(path, limit=count)

@@ -11,7 +11,9 @@ from hlmtheory._array import brief
 from validation.audit.driver import Batch, padded
 from validation.audit.laws import Law
 from validation.collection.prompts import Prompt
+from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.registry import Fitted, Setup, info_of
 from validation.decoding.methods.rows import Absent
 from validation.errors import UserError
 from validation.models.pair import Pair
@@ -46,7 +48,6 @@ def transformers_sampler(model: Any, *, new_tokens: int, **options: Any) -> Samp
 def method_sampler(
     pair: Pair, method: Method, prompts: Sequence[str | Prompt], *, temperature: float, top_p: float
 ) -> Sampler:
-    from validation.collection.prompts import Prompt
     from validation.decoding.loop import decode
 
     asked = [one if isinstance(one, Prompt) else Prompt("", one, "audit") for one in prompts]
@@ -123,9 +124,6 @@ def _ids(value: Any) -> list[int]:
 
 def method_named(name: str, draft_length: int = 4, *, of_link: bool = False) -> Method:
     """Return a decoding method by its stored name, with K drafts; a refusal lists all, or those ``of_link`` alone."""
-    from validation.decoding.methods import METHODS
-    from validation.decoding.methods.registry import Fitted, Setup, info_of
-
     unfitted = Setup(Fitted(1.0, 0.0, 0.5, 0.0, 0.0, 0.0, 30), draft_length)
     defaults = [info.default(unfitted) for info in METHODS.values() if info.default is not None]
     by_name = {method.name: method for method in defaults}

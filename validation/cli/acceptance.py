@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from validation.acceptance.record import DRAFTS, VERIFICATIONS
+from validation.acceptance.record import DRAFTS, VERIFICATIONS, marked, write_records
 from validation.acceptance.settings import ENGINES, LONGER, SAMPLED_FAILS, flags, tied_lengths
 from validation.cli import acceptance_views as views
 from validation.cli.display import open_console
@@ -18,6 +18,7 @@ from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, DraftsTy
 from validation.cli.run import print_json
 from validation.cli.tables import print_table, say
 from validation.errors import UserError, naming
+from validation.estimates import Estimate, three_digits
 from validation.planning.quantities import read_time
 from validation.printable import counted
 from validation.trace.remote import Place
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from validation.acceptance.reconcile import Reconciliation, Side
     from validation.acceptance.record import AcceptanceRecord
     from validation.acceptance.summary import RoundTimes, Summary
-    from validation.estimates import Estimate
 
 _LARGEST_BATCH = 65536
 of_counts = partial(option, group="Counts")
@@ -125,7 +125,6 @@ def _read(
     """Return the counts of an engine and of the one of --reconcile, and what their reader says of the first."""
     from validation.acceptance.engines import read_acceptance
     from validation.acceptance.reconcile import Side
-    from validation.acceptance.record import marked
     from validation.acceptance.summary import summarise
 
     others, confidence = options["others"], options["confidence"]
@@ -152,7 +151,6 @@ def _show_counts(
     console: Console, files: Sequence[str], options: Any, fitted: Passes | None, times: RoundTimes | None, batch: int
 ) -> None:
     from validation.acceptance.planners import acceptance_length, nextn_of
-    from validation.acceptance.record import write_records
     from validation.acceptance.sanity import sanity
 
     first, second, notes = _read(files, options, times, batch)
@@ -366,8 +364,6 @@ def _may_copy(summary: Summary) -> bool:
 
 
 def _token_table(summary: Summary) -> tuple[list[str], list[list[str]]]:
-    from validation.estimates import three_digits
-
     tokens = "tokens, at least" if summary.copied or not summary.identified else "tokens"
     own = [] if summary.copied else [tokens, "interval"]
     split = [tokens] if summary.copied else ["if drafts copy"] if _may_copy(summary) else []
@@ -406,8 +402,6 @@ def _pays(summary: Summary, times: RoundTimes) -> str:
 
 
 def _advice(summary: Summary) -> str:
-    from validation.estimates import three_digits
-
     best, speeds = summary.best or 0, _speeds(summary)
     flag = "; vLLM: num_speculative_tokens" if summary.engine.startswith("vllm") else ""
     said = f"Best K (draft length{flag}) for these times{', at batch 1' if len(summary.schedule) > 1 else ''}: {best}"
@@ -442,8 +436,6 @@ def _not_stated(summary: Summary) -> list[str]:
 
 
 def _of_yours(summary: Summary) -> list[str]:
-    from validation.estimates import three_digits
-
     tied, best, speeds = _tied(summary), summary.best or 0, _speeds(summary)
     yours = next((k for k, row in (summary.counts or {}).items() if sum(row) >= 0.9 * summary.steps), 0)
     said = [f"{tied} are not told apart by these counts."] if tied else []

@@ -12,6 +12,7 @@ import numpy as np
 from validation.cli.run import print_json
 from validation.cli.tables import print_table, say
 from validation.errors import UserError
+from validation.estimates import Estimate
 from validation.planning.quantities import read_speed, read_time
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from validation.acceptance.reconcile import Reconciliation, Side
     from validation.acceptance.record import AcceptanceRecord
     from validation.acceptance.summary import RoundTimes, Summary
-    from validation.estimates import Estimate
     from validation.trace.remote import Place
 
 
@@ -192,7 +192,6 @@ def _law_sentences(found: Reconciliation, laws: Mapping[str, Estimate]) -> list[
 def laws_beside(side: Side, laws: Place, confidence: float) -> dict[str, Any]:
     """Return the share of drafts that an engine accepted and that each law would accept on a trace, and sentences."""
     from validation.acceptance.reconcile import overlap, replay
-    from validation.estimates import Estimate
     from validation.planning.laws import LAWS, lengths_by_law
     from validation.trace.reader import open_trace
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from validation import plots
 from validation.cli.tables import print_table, say
+from validation.decoding.studies import Decoded, open_study
 from validation.errors import UserError
+from validation.models.devices import keep_freed_memory
 from validation.plots import FORMATS, Decoding, Exhibit, Figure, draw
 from validation.plots.common.record import claims_words, printed_words
 from validation.processes import Call, Processes
@@ -21,7 +23,6 @@ from validation.trace.reader import Trace, open_trace
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from validation.decoding.studies import Decoded
 
 BUILTIN_RUN = Path("runs/builtin")
 LEAST_VALUES = 2**24
@@ -57,8 +58,6 @@ class Drawing:
         return draw(one, trace, folder, decoded=decoded, **self.about)
 
     def _studies(self, one: Decoding) -> list[Decoded]:
-        from validation.decoding.studies import open_study
-
         found = []
         for run in (self.path.parent, *self.beside):
             folder = run / "decoded" / one.study
@@ -94,8 +93,6 @@ def draw_figures(
     report: Callable[[int, str], None],
 ) -> None:
     """Draw figures into a folder; those that share a sample are drawn by one process, which measures it once."""
-    from validation.models.devices import keep_freed_memory
-
     keep_freed_memory()
     commit = commit_of_code()
     large = trace.positions * trace.vocabulary >= LEAST_VALUES
@@ -123,8 +120,6 @@ def draw_unit(
     keys: Sequence[tuple[str, str]], path: Path, folder: Path, command: str, seed: int, commit: str | None
 ) -> None:
     """Draw the figures of one unit; this runs in a worker process."""
-    from validation.models.devices import keep_freed_memory
-
     keep_freed_memory()
     trace = open_trace(path)
     for key in keys:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+import hlmtheory
 from validation.cli.display import progress_bar, verdict_screen, waiting
 from validation.cli.exits import Verdict
 from validation.cli.tables import say
@@ -22,7 +23,7 @@ from validation.errors import UserError, naming
 from validation.installed import as_typed
 from validation.printable import printable
 from validation.trace.format import MANIFEST
-from validation.trace.journal import Lock, write_atomically
+from validation.trace.journal import Lock, has_begun, write_atomically
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +51,6 @@ def collect_trace(
 ) -> Trace:
     """Return the trace of these models, prompts and settings; finish a stored one, or collect a new one."""
     from validation.collection.collect import collect
-    from validation.trace.journal import has_begun
 
     lay_there = (path / "manifest.json").exists() and not fresh
     if not (lay_there or fresh) and has_begun(path):
@@ -144,7 +144,6 @@ def finish_run(
     own: Mapping[str, Trial] | None = None,
 ) -> None:
     """Run all steps after the trace; the exit code reports whether a claim failed, of the user's own too."""
-    import hlmtheory
     from validation.claims.certificate import certificate
     from validation.claims.check import check_own, check_trace
     from validation.claims.instances import measured

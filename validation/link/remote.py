@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hlmtheory.policy.answers import longest_cut
 from validation.errors import UserError
 from validation.link import wire
 from validation.link.addresses import scheme_at
 from validation.link.formats import REFUSED
-
-if TYPE_CHECKING:
-    import ssl
 
 LONGEST_PAUSE_S, LOOK_S = 2.0, 5.0
 """Between two attempts to connect, and how long a look at what answers there may take."""
@@ -215,8 +214,6 @@ class Remote:
         self.connections += 1
 
     def _connect(self) -> Any:
-        import ssl
-
         from websockets.exceptions import InvalidMessage
         from websockets.sync.client import connect
 
@@ -244,8 +241,6 @@ class Remote:
     def _raise_error(self, data: bytes | str) -> None:
         if isinstance(data, bytes) or '"error"' not in data:
             return
-        import json
-
         try:
             said = json.loads(data)
             name, message, retry = str(said["error"]), str(said["message"]), said.get("retry_s")

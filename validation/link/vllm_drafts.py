@@ -40,6 +40,7 @@ from validation.link.formats import Terms
 from validation.link.passes import SharedPasses
 from validation.link.server import LOG, Server
 from validation.link.wire import LinkError, Opening, answer_body
+from validation.models.sources import ModelSource
 from validation.planning.quantities import read_time
 
 ALLOWANCE_S, ANSWER_S = 1.0, 3600.0
@@ -304,8 +305,6 @@ def requests_of_runner() -> list[str]:
 
 
 def described(model: Any) -> Any:
-    from validation.models.sources import ModelSource
-
     tokenizer = ModelSource.parse(str(model.tokenizer)).load_tokenizer()
     known = (model.try_get_generation_config() or {}).get("eos_token_id"), tokenizer.eos_token_id
     ends: Any = next((end for end in known if end is not None), [])

@@ -10,7 +10,10 @@ from pathlib import Path
 
 from validation.collection import prompts as files
 from validation.collection.prompts import Prompt
+from validation.decoding import fitting
 from validation.decoding.studies import STUDIES
+from validation.models.hub_weights import QWEN_CODER
+from validation.trace.reader import open_trace
 
 TEXTS = 100  # prompts of a study, as `hlm decode`
 WIDE_TEXTS = 160
@@ -51,9 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fit(place: Path) -> None:
-    from validation.decoding import fitting
-    from validation.trace.reader import open_trace
-
     file = place.parent / fitting.FIT_FILE
     file.unlink(missing_ok=True)  # an older code's
     print(fitting.fitted_to(open_trace(place), file))
@@ -61,8 +61,6 @@ def _fit(place: Path) -> None:
 
 def prompts_of(pair: str, models: Path | None, data: Path | None, texts: int) -> dict[str, list[Prompt]]:
     """Return the prompts of a pair's trace and of each study; sets in turn, so that a part has all sets."""
-    from validation.models.hub_weights import QWEN_CODER
-
     base = pair.partition("-")[0]
     if pair == QWEN_CODER:
         found = chat_prompts(data or Path())

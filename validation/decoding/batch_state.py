@@ -8,7 +8,6 @@ last slots are copied into the free ones.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -170,17 +169,8 @@ class BatchState:
 
     def read_prompts(self, which: str) -> None:
         model = self.models[which]
-        if model is None or not len(self.sequences) or self.prompt_end.max() < 2:
-            return
-        began = time.perf_counter()
-        model.read(self.tokens, self.prompt_end - 1, rows=0)
-        self.count_prefill(began)
-
-    def count_prefill(self, began: float) -> None:
-        """Divide the time since then among the sequences, as that of reading their prompts."""
-        spent = time.perf_counter() - began
-        for sequence in self.sequences:
-            self.records[sequence].prefill_s += spent / len(self.sequences)
+        if model is not None and len(self.sequences) and self.prompt_end.max() >= 2:
+            model.read(self.tokens, self.prompt_end - 1, rows=0)
 
     def forward(self, which: str, slots: Array, rows: int | Array) -> list[torch.Tensor]:
         model = self.models[which]

@@ -7,7 +7,6 @@ so a batch changes a sequence only by the rounding of the models' matrix product
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -367,7 +366,6 @@ class TreeLoop(Loop):
         model, counts = self.models[TARGET], self.prompt_end - 1
         if model is None or not len(self.sequences):
             return
-        began = time.perf_counter()
         states: Any = None
         if counts.max() > 0:
             chains = [np.arange(count) for count in counts]
@@ -376,7 +374,6 @@ class TreeLoop(Loop):
             _, states = model.read_nodes(tokens, chains, sees, features=True)
             for slot, count in enumerate(counts.tolist()):
                 model.commit(slot, range(count))
-        self.count_prefill(began)
         for slot, sequence in enumerate(self.sequences.tolist()):
             known = self.tokens[slot, : self.prompt_end[slot]]
             features = None if states is None else states[slot, : counts[slot]]

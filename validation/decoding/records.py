@@ -60,7 +60,6 @@ class GenerationRecord:
     tokens: list[int] = field(default_factory=list)
     ended: bool = False  # by an end-of-text token
     risk_computed: bool = False  # whether ``mismatch``, ``risk`` and ``skip_risk`` were computed
-    prefill_s: float = 0.0
     rounds: list[Round] = field(default_factory=list)
     last: Round = field(default_factory=Round)  # tokens and times after the last exchange
 

@@ -8,17 +8,12 @@ from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.methods.single_draft import DraftOnly, Hlm, UHlm
-from validation.decoding.records import GenerationRecord
 from validation.decoding.sweep import read_records, sweep
 from validation.errors import UserError
 
 PROMPTS = [Prompt(name, text, "test") for name, text in (("a", "two and two"), ("b", "what is"), ("c", "the times"))]
 LINKS = [FadingLink("near", 1e7, 10.0), FadingLink("far", 1e5, 0.1)]
 SETTINGS: dict[str, Any] = {"new_tokens": 4, "batch": 2, "times": (0.01, 0.02), "links": LINKS}
-
-
-def bare(rows: list[GenerationRecord]) -> list[dict[str, Any]]:
-    return [row.plain() | {"prefill_s": None} for row in rows]
 
 
 def test_every_row_is_there_once_and_a_second_run_decodes_nothing(pair, tmp_path):
@@ -31,10 +26,10 @@ def test_every_row_is_there_once_and_a_second_run_decodes_nothing(pair, tmp_path
     assert [told[0] for told in said] == sorted(told[0] for told in said)
     said.clear()
     again = sweep(pair, PROMPTS, methods, tmp_path, progress=lambda *told: said.append(told), **SETTINGS)
-    assert bare(again) == bare(rows)
+    assert again == rows
     assert [told[2] for told in said] == ["decoding", "done"]
-    assert sorted(map(str, bare(read_records(tmp_path)))) == sorted(map(str, bare(rows)))
-    assert bare(sweep(pair, PROMPTS, [*methods, UHlm(0.5)], tmp_path, **SETTINGS)[: len(rows)]) == bare(rows)
+    assert sorted(map(str, read_records(tmp_path))) == sorted(map(str, rows))
+    assert sweep(pair, PROMPTS, [*methods, UHlm(0.5)], tmp_path, **SETTINGS)[: len(rows)] == rows
 
 
 def test_a_killed_sweep_goes_on_to_the_same_rows(pair, tmp_path):
@@ -45,7 +40,7 @@ def test_a_killed_sweep_goes_on_to_the_same_rows(pair, tmp_path):
     content = journal.read_bytes()
     for share in (0.05, 0.3, 0.7, 0.999):
         journal.write_bytes(content[: int(share * len(content))])  # killed while it wrote a line
-        assert bare(sweep(pair, PROMPTS, [FixedLength(2), Hlm()], cut, **SETTINGS)) == bare(whole)
+        assert sweep(pair, PROMPTS, [FixedLength(2), Hlm()], cut, **SETTINGS) == whole
 
 
 def test_what_would_be_mixed_is_refused(pair, tmp_path):

@@ -65,6 +65,9 @@ class Audit:
             for c, one in enumerate(self._partitions)
         ]
         self._cells = [one.cells(self.depth) for one in self._coarse]
+        self._masses = np.zeros((count, max(map(len, self._cells))))
+        for own, cells, part in zip(self._masses, self._cells, self._coarse, strict=True):
+            own[: len(cells)] = part.mass[cells]
         self._halves = [np.zeros((2, len(one.mass)), dtype=np.int64) for one in self._coarse]
         self._given = np.zeros(count, dtype=np.int64)
         share = self._share = self.level / (2 * self.depth + 1)
@@ -195,22 +198,17 @@ class Audit:
         return max(float(part.slack[-1]) for part in self._coarse)
 
     def _bound_above(self, error: float) -> None:
-        width = max(map(len, self._cells))
-        halves, masses = np.zeros((2, len(self._cells), width), dtype=np.int64), np.zeros((len(self._cells), width))
+        halves = np.zeros((2, *self._masses.shape), dtype=np.int64)
         for c, own in enumerate(self._cells):
-            halves[:, c, : len(own)], masses[c, : len(own)] = self._halves[c][:, own], self._coarse[c].mass[own]
-        ceiling = distance_ceiling(halves[0], halves[1], masses, error) + self._moved()
+            halves[:, c, : len(own)] = self._halves[c][:, own]
+        ceiling = distance_ceiling(halves[0], halves[1], self._masses, error) + self._moved()
         self._seen.append((ceiling, self._given.copy()))
 
     def _draws_to_keep(self) -> int:
         """Return about how many draws bring the upper bound to ε if the law is kept; 0 if more than 10⁹."""
         rest, moved = self._shared(self.depth), self._moved()
         most = self.epsilon - moved - (rest + moved * (rest > 0) if rest < self.epsilon else 0.0)
-        width, count = max(map(len, self._cells)), len(self._cells)
-        masses = np.zeros((count, width))
-        for c, own in enumerate(self._cells):
-            masses[c, : len(own)] = self._coarse[c].mass[own]
-        masses /= masses.sum(axis=1, keepdims=True)
+        masses, count = self._masses / self._masses.sum(axis=1, keepdims=True), len(self._masses)
         rng, draws = np.random.default_rng(0), max(FIRST_LOOK, int(1.25 * self.draws))  # those so far were too few
         while draws <= 10**9:
             half = [rng.multinomial(max(1, draws // (2 * count)), masses) for _ in range(2)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -239,7 +239,7 @@ def continue_texts(
         watch = [_Watch(pair, texts, new_tokens, report)]
         written = pair.target.generate(ids, generation_config=plain, logits_processor=watch, **options)
     return [
-        Text(text.prompt_index, text.prompt_id, text.tokens + _until_end(row, pair.end_tokens), text.start)
+        Text(text.prompt_index, text.prompt_id, text.tokens + up_to_end(row, pair.end_tokens), text.start)
         for text, row in zip(texts, written[:, width:].tolist(), strict=True)
     ]
 
@@ -267,9 +267,8 @@ def _roomy_cache(config: Any, capacity: int) -> Any:
     return Cache(layer_class_to_replicate=Layer) if plain else None
 
 
-def _until_end(tokens: list[int], end_tokens: tuple[int, ...]) -> list[int]:
-    ends = [index for index, token in enumerate(tokens) if token in end_tokens]
-    return tokens[: ends[0] + 1] if ends else tokens
+def up_to_end(tokens: list[int], ends: Collection[int]) -> list[int]:
+    return next((tokens[:i] for i, token in enumerate(tokens, 1) if token in ends), tokens)
 
 
 def _score_and_store(pair: Pair, texts: list[Text], writer: TraceWriter, report: Callable[[str], None]) -> None:

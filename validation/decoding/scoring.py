@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from validation.arrays import Array
-from validation.collection.collect import encode_prompts
+from validation.collection.collect import encode_prompts, logits_from
 from validation.collection.prompts import Prompt
 from validation.decoding.random_streams import label
 from validation.decoding.records import GenerationRecord
@@ -50,7 +50,7 @@ def score(
         embed = embed or load_embedding()
     embed = embed and remembering(embed)
     answers = {prompt.id: prompt.reference for prompt in prompts if prompt.reference is not None}
-    theirs = dict(zip((record.prompt for record in of_target), _texts_of(pair, of_target), strict=True))
+    theirs = {record.prompt: text_of(record, pair.tokenizer) for record in of_target}
     wanted = {"similarity_reference": answers, "similarity_large": theirs}
     last = "similarity_large" if embed else "nats_total"
     groups = [list(group) for _, group in groupby(records, key=lambda record: (record.method, record.link))]
@@ -73,7 +73,8 @@ def score(
             continue
         for name, references in wanted.items():
             known_to = [record for record in some if record.prompt in references]
-            values = similarity(_texts_of(pair, known_to), [references[record.prompt] for record in known_to], embed)
+            texts = [text_of(record, pair.tokenizer) for record in known_to]
+            values = similarity(texts, [references[record.prompt] for record in known_to], embed)
             for record, value in zip(known_to, values.tolist(), strict=True):
                 scores[score_key(record)][name] = value
     return scores
@@ -147,23 +148,15 @@ def text_nats(pair: Pair, prompts: Sequence[Prompt], records: Sequence[Generatio
     return nats
 
 
-def _texts_of(pair: Pair, records: Sequence[GenerationRecord]) -> list[str]:
-    return [str(pair.tokenizer.decode(record.tokens, skip_special_tokens=True)) for record in records]
+def text_of(record: GenerationRecord, tokenizer: Any) -> str:
+    return str(tokenizer.decode(record.tokens, skip_special_tokens=True))
 
 
 def _nats(pair: Pair, prompts: list[list[int]], texts: list[list[int]]) -> Array:
-    import torch
-
-    width = max(len(prompt) + len(text) for prompt, text in zip(prompts, texts, strict=True))
-    ids = torch.zeros((len(texts), width), dtype=torch.int64)
-    for i, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
-        ids[i, : len(prompt) + len(text)] = torch.tensor([*prompt, *text])
-    with torch.inference_mode():
-        logits = pair.target(ids.to(pair.device)).logits[..., : pair.vocabulary]
-        nats = np.zeros(len(texts))
-        for i, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
-            first = len(prompt) - 1  # logits at the prompt's last token predict the first new one
-            rows = logits[i, first : first + len(text)].double().log_softmax(dim=-1)
-            wanted = ids[i, first + 1 : first + 1 + len(text), None].to(rows.device)
-            nats[i] = -float(rows.gather(-1, wanted).sum())
+    first = min(map(len, prompts)) - 1  # logits at a prompt's last token predict the first new one
+    whole = [[*prompt, *text] for prompt, text in zip(prompts, texts, strict=True)]
+    nats = np.zeros(len(texts))
+    for i, logits in enumerate(logits_from(pair.target, whole, first) if any(texts) else ()):
+        rows = logits[len(prompts[i]) - 1 - first :, : pair.vocabulary].double().log_softmax(dim=-1)
+        nats[i] = -float(sum(rows[place, token] for place, token in enumerate(texts[i])))
     return nats

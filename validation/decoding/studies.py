@@ -25,7 +25,7 @@ from validation.decoding.methods.registry import Family, Fitted, info_of
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CuHlmOffline, TargetOnly, UHlm
 from validation.decoding.records import GenerationRecord
-from validation.decoding.scoring import Scores, score, score_key
+from validation.decoding.scoring import Scores, score, score_key, text_of
 from validation.decoding.sweep import read_records, sweep
 from validation.errors import UserError, nearest
 from validation.models.pair import Pair
@@ -236,10 +236,6 @@ def write_texts(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any, fol
         lines.append(json.dumps(line, ensure_ascii=False) + "\n")
     write_atomically(folder / TEXTS, "".join(lines))
     return folder / TEXTS
-
-
-def text_of(record: GenerationRecord, tokenizer: Any) -> str:
-    return str(tokenizer.decode(record.tokens, skip_special_tokens=True))
 
 
 def sample_of(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any) -> tuple[str, str, str] | None:

@@ -1,12 +1,13 @@
 """Methods whose drafts are trees: from the draft model, and from the target model's own n-grams."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from validation.arrays import Array
+from validation.collection.collect import up_to_end
 from validation.decoding.kv_cache import TreeModel
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import PLAIN, Family, entry, register
@@ -206,10 +207,6 @@ class SureTreeSd(DraftTreeSd):
         return drawn + [tree.add(node, token) for token in likeliest]
 
 
-def up_to_end(tokens: tuple[int, ...], ends: Collection[int]) -> tuple[int, ...]:
-    return next((tokens[:i] for i, token in enumerate(tokens, 1) if token in ends), tokens)
-
-
 def add_window(tree: DraftTree, rows: Array) -> None:
     """Add the tokens of a window of N - 1 rows, (N - 1, W), to a tree; its first token is the tree's root."""
     count, width = len(tree.tokens), rows.shape[1]
@@ -255,7 +252,7 @@ class NgramLookahead(TreeMethod):
         for request in requests:
             tree = DraftTree([int(request.tokens[-1])])
             for tokens in reversed(self.pools[request.sequence].get(tree.tokens[0], {})):
-                tree.add_path(up_to_end(tokens[: request.left], self.session.pair.end_tokens))
+                tree.add_path(up_to_end(list(tokens[: request.left]), self.session.pair.end_tokens))
             if request.sequence not in self.windows:  # guesses from the known tokens
                 size = (self.ngram - 1) * self.window
                 self.windows[request.sequence] = np.resize(request.tokens, size).reshape(-1, self.window)

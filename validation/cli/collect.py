@@ -210,19 +210,9 @@ def _collect_shard(
     place = shard_number(shard)
     pair = asked.models.load(console)
     every, encoded = settings_of(pair, prompts, batch=DEFAULT_BATCH, **asked.settings)
-    with progress_bar(console) as report:
-        counts = collect_shard(
-            pair,
-            prompts,
-            every,
-            encoded,
-            out,
-            place,
-            go_on=its_share(every, place, batches),
-            progress=report,
-            command=typed_command(),
-            fresh=asked.fresh,
-        )
+    options: dict[str, Any] = {"go_on": its_share(every, place, batches), "command": typed_command()}
+    with progress_bar(console) as options["progress"]:
+        counts = collect_shard(pair, prompts, every, encoded, out, place, fresh=asked.fresh, **options)
     several = "batch" if len(counts) == 1 else "batches"
     say(console, f"Shard {place}: {len(counts)} {several}, {sum(counts):,} positions, at {out}.")
     if not counts:

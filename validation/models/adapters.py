@@ -34,7 +34,6 @@ IGNORED = frozenset(
 """Settings that matter in training only, or that are checked apart."""
 RESIDUAL = re.compile(r"pissa.*|olora|loftq|corda|lora_ga")
 """Initialisations that also change the base model's weights."""
-PIECE = 2**24
 
 
 def is_adapter(folder: Path) -> bool:
@@ -167,6 +166,5 @@ def base_mark(folder: Path) -> str:
     for file in sorted(folder.glob("*.safetensors")):
         digest.update(f"{file.name} {file.stat().st_size}".encode())
         with file.open("rb") as stored:
-            while piece := stored.read(PIECE):
-                digest.update(piece)
+            hashlib.file_digest(stored, lambda: digest)
     return digest.hexdigest()

@@ -357,8 +357,11 @@ def _begin_with(tokenizer: PreTrainedTokenizerBase, begins: bool) -> None:
 
 
 def _split_as_told(header: GgufHeader, tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
+
     name = header.metadata.get("tokenizer.ggml.pre")
-    if header.metadata.get("tokenizer.ggml.model") != "gpt2" or name in GPT2_SPLITS or name in _known_splits():
+    known = name in GPT2_SPLITS or name in GGUF_PRE_TOKENIZER_SPLITS
+    if known or header.metadata.get("tokenizer.ggml.model") != "gpt2":
         return tokenizer
     if name in DIGIT_SPLITS:
         from tokenizers import pre_tokenizers
@@ -370,9 +373,3 @@ def _split_as_told(header: GgufHeader, tokenizer: PreTrainedTokenizerBase) -> Pr
         f"{header.path} cuts texts by the pre-tokenizer {name!r}, which transformers does not read from GGUF; give the "
         "model's folder."
     )
-
-
-def _known_splits() -> frozenset[str]:
-    from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
-
-    return frozenset(GGUF_PRE_TOKENIZER_SPLITS)

@@ -23,7 +23,7 @@ from validation.claims.instances import measured
 from validation.claims.progress import CheckSums, Unfinished, mark_of
 from validation.claims.results import Results, Tally, load_results
 from validation.collection.intervals import acceptance, certified_sizes
-from validation.collection.top_k import Rounding
+from validation.collection.top_k import Lists, Progress, Rounding
 from validation.errors import UserError
 from validation.models.devices import cores, keep_freed_memory, memory_errors
 from validation.processes import in_threads
@@ -55,7 +55,6 @@ with a probability of at most 5%. The property tests draw others.
 """
 BIASES = (0.01, 0.05, 0.1, 0.2)  # the summary reports the top_k that certifies each
 
-Progress = Callable[[int, int, str], None]
 Job = Callable[[], "Part"]
 PartsOf = Callable[["Work", tuple[str, ...], int], Iterator["Part"]]
 
@@ -292,7 +291,8 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
 def _check_lists(
     chunk: ListChunk, vocabulary: int, claims: list[Claim], rng: np.random.Generator, rounded: Mapping[str, Rounding]
 ) -> Part:
-    lists = interval_claims.lists_of(chunk, vocabulary, rounded)
+    q, p = (chunk.draft_tokens, chunk.draft_log_probabilities), (chunk.target_tokens, chunk.target_log_probabilities)
+    lists = Lists(*q, *p, vocabulary, rounded["draft"], rounded["target"])
     rate, sizes = acceptance(lists), certified_sizes(lists, BIASES)
     sums = {"acceptance_low": float(rate.lower.sum()), "acceptance_high": float(rate.upper.sum())}
     for bias, size in zip(BIASES, sizes.T, strict=True):

@@ -22,7 +22,7 @@ from validation.claims.instances import WINDOW_ARRAYS
 from validation.collection.import_lists import CORPUS
 from validation.collection.top_k import Lists, Rounding
 from validation.errors import UserError
-from validation.trace.reader import LISTS, ListChunk, Trace, TraceChunk
+from validation.trace.reader import LISTS, Trace, TraceChunk
 
 CORPUS_REASON = "the texts are a corpus's, not the target model's own"
 IDENTITY_REASON = "an identity between numbers of which only intervals are known cannot be confirmed"
@@ -85,11 +85,6 @@ def reasons(trace: Trace, claims: Iterable[Claim], stored_rows: bool = False) ->
             reason = IDENTITY_REASON if claim.relation is Relation.EQ else UNKNOWN_REASON
             found[claim.id] = LOGITS_REASON if "actual_draft" in claim.takes else reason
     return found
-
-
-def lists_of(chunk: ListChunk, vocabulary: int, rounded: Mapping[str, Rounding]) -> Lists:
-    q, p = (chunk.draft_tokens, chunk.draft_log_probabilities), (chunk.target_tokens, chunk.target_log_probabilities)
-    return Lists(*q, *p, vocabulary, rounded["draft"], rounded["target"])
 
 
 def known_lists(lists: Lists, rng: np.random.Generator) -> Known:

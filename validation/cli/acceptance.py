@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from math import isfinite, isnan
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from validation.acceptance.record import DRAFTS, VERIFICATIONS, marked, write_records
+from validation.acceptance.record import DRAFTS, VERIFICATIONS, AcceptanceRecord, marked, write_records
 from validation.acceptance.settings import ENGINES, LONGER, SAMPLED_FAILS, flags, tied_lengths
 from validation.cli import acceptance_views as views
 from validation.cli.display import open_console
@@ -24,14 +25,11 @@ from validation.printable import counted
 from validation.trace.remote import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import Console
 
     from validation.acceptance.passes import Passes
     from validation.acceptance.planners import NextN
     from validation.acceptance.reconcile import Reconciliation, Side
-    from validation.acceptance.record import AcceptanceRecord
     from validation.acceptance.summary import RoundTimes, Summary
 
 _LARGEST_BATCH = 65536

@@ -17,10 +17,10 @@ import numpy as np
 from hlmtheory import MODULES, all_claims
 from hlmtheory._notation import symbols, table
 from hlmtheory.arguments import ARGUMENTS
-from hlmtheory.claims import CORRECTED, MISPRINT, PRINTED, Origin, lemmas
+from hlmtheory.claims import CORRECTED, MISPRINT, PRINTED, Claim, Origin, lemmas
 from hlmtheory.own import Trial, listed, read_theorems, trial
 from validation.claims.certificate import certificate, entry
-from validation.claims.check import tally_of
+from validation.claims.check import Tally, tally_of
 from validation.cli.tables import print_table, say
 from validation.errors import UserError, nearest
 from validation.installed import ROOT, as_typed
@@ -34,8 +34,6 @@ from validation.site.theory import measured
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hlmtheory.claims import Claim
-    from validation.claims.results import Tally
 
 LONG_LIST = re.compile(r"\[([^][,]+(?:,[^][,]+){2}),[^][]{80,}, ([^][,]+)\]")
 EVERY_CLAIM = "tests/theory/test_every_claim.py"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from validation.arrays import Array
-from validation.collection.collect import encode_prompts
+from validation.collection.collect import encode_prompts, up_to_end
 from validation.decoding.batch_state import DRAFT, NOT_BEGUN, TARGET, BatchState, DecodingError
 from validation.decoding.kv_cache import TreeModel
 from validation.decoding.random_streams import Noise
@@ -177,13 +177,10 @@ class Loop(BatchState):
         asked = zip(self.sequences[slots].tolist(), known, self.draft_length[slots].tolist(), strict=True)
         proposed = [self.method.guess(sequence, tokens)[:most] for sequence, tokens, most in asked]
         for slot, end, guesses in zip(slots.tolist(), ends, proposed, strict=True):
-            if not len(guesses):
-                continue
-            tokens = [int(token) for token in guesses]
-            count = next((i for i, token in enumerate(tokens, 1) if token in end_tokens), len(tokens))
-            self.in_flight[slot] = [Draft(token) for token in tokens[:count]]
-            self.tokens[slot, end : end + count] = tokens[:count]
-            self.draft_end[slot] = end + count
+            tokens = up_to_end([int(token) for token in guesses], end_tokens)
+            self.in_flight[slot] = [Draft(token) for token in tokens]
+            self.draft_end[slot] = end + len(tokens)
+            self.tokens[slot, end : self.draft_end[slot]] = tokens
 
     def _draft(self) -> None:
         # 1. forward pass of the draft model

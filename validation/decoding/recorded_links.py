@@ -17,8 +17,6 @@ from validation.input_files import read_csv, read_number
 COLUMNS = ("trace_id", "time_s", "throughput_mbps")
 SUFFIXES = (".csv", ".csv.gz")
 
-Sample = tuple[str, float, float]
-
 
 def load_links(place: str | Path) -> dict[str, TraceLink]:
     """Load all traces of a CSV file, or of the CSV files of a folder, in bit/s, by ``family/trace_id``."""
@@ -63,7 +61,7 @@ def _links_of(file: Path) -> dict[str, TraceLink]:
     return links
 
 
-def _samples(file: Path) -> Iterator[Sample]:
+def _samples(file: Path) -> Iterator[tuple[str, float, float]]:
     for where, row in read_csv(file, COLUMNS):
         time, rate = read_number(where, "time_s", row["time_s"], -math.inf), row["throughput_mbps"]
         yield row["trace_id"], time, read_number(where, "throughput_mbps", rate, 0.0)

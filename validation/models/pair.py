@@ -174,15 +174,17 @@ def _pair_of(
     )
 
 
-def load_single(name: str, *, device: str = "cpu", dtype: str | None = None) -> Pair:
-    """Load one model of a device or a server, as a pair of the model with itself."""
+def load_single(name: str, *, device: str = "cpu", dtype: str | None = None, chat: bool | None = None) -> Pair:
+    """Load one model of a device or a server, as a pair of the model with itself; ``chat`` is that of its prompts."""
     if dtype is not None and dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
     source, where = ModelSource.parse(name), choose_device(device)
     with quiet(), memory_errors():
         tokenizer = source.load_tokenizer()
+        if chat:
+            turns.require_template(tokenizer, name)
         model = source.load_model(dtype or ("float32" if where.type == "cpu" else "auto")).to(where).eval()
-    return _pair_of(name, (model, model), tokenizer, where, (name, name), [])
+    return _pair_of(name, (model, model), tokenizer, where, (name, name), [], chat)
 
 
 def _resolve(name: str | None, draft: str | Path | None, target: str | Path | None) -> tuple[str, str, str]:

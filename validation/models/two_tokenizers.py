@@ -15,7 +15,6 @@ import torch
 
 from validation.arrays import Array
 from validation.errors import UserError
-from validation.models import chat as turns
 from validation.models.pair import Pair, load_single
 
 
@@ -99,19 +98,14 @@ def with_other_draft(pair: Pair, draft: Pair) -> Pair:
 
 def load_two(draft: str, target: str, *, device: str = "cpu", dtype: str | None = None, chat: bool = False) -> Pair:
     """Load a draft and a target model with tokenizers of their own, as a pair over the target's tokens."""
-    pair = load_single(target, device=device, dtype=dtype)
-    if chat:
-        turns.require_template(pair.tokenizer, target)
+    pair = load_single(target, device=device, dtype=dtype, chat=chat)
     own = load_single(draft, device=device, dtype=dtype)
     if own.tokenizer.get_vocab() == pair.tokenizer.get_vocab():
         raise UserError(
             f"{draft!r} and {target!r} have one tokenizer, so all tokens are common; decode them with `hlm decode "
             "nucleus`, which has more methods."
         )
-    talks = turns.has_template(pair.tokenizer)
-    note = turns.TURNS if chat else turns.PLAIN if talks else ""
-    notes = (*pair.notes, note) if note else pair.notes
-    return with_other_draft(replace(pair, chat=chat if talks else None, notes=notes), own)
+    return with_other_draft(pair, own)
 
 
 def common_share(pair: Pair, texts: Sequence[Sequence[int]]) -> float:

@@ -1,7 +1,6 @@
 """What the commands of ``hlm reproduce`` read: the prompts of a pair as files, and the fit to its trace."""
 
 import argparse
-import gzip
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ TEXTS = 100  # prompts of a study, as `hlm decode`
 WIDE_TEXTS = 160
 DESIGN_SOURCE = "Alpaca"
 """The set of cu-hlm's Figure 9 and u-hlm's Figure 4; the built-in pair has no prompt of it."""
-ANSWERS = Path("gsm8k") / "dev.jsonl.gz"
+ANSWERS = "gsm8k/dev.jsonl.gz"
 """In the folder of the texts: the similarity to the answers needs it; without it, that score is left out."""
 YES_OR_NO = (
     ("StrategyQA", "strategyqa", "id", "{} Answer yes or no."),
@@ -73,7 +72,7 @@ def prompts_of(pair: str, models: Path | None, data: Path | None, texts: int) ->
         found = found + answered_prompts(data)
     if base in ("instructed", "smollm2"):
         found = in_turn(found)
-    answers = {} if data is None else _answers(data / ANSWERS)
+    answers = {} if data is None else _answers(data)
     found = [replace(one, reference=answers.get(one.id, one.reference)) for one in found]
     traced = whole if pair == "smollm2" else found[: WIDE_TEXTS if pair == "wide" else None]
     design = [one for one in found if one.source == DESIGN_SOURCE] or found
@@ -112,12 +111,11 @@ def in_turn(prompts: Sequence[Prompt]) -> list[Prompt]:
     return [one for turn in zip_longest(*sources.values()) for one in turn if one is not None]
 
 
-def _answers(file: Path) -> dict[str, str]:
+def _answers(data: Path) -> dict[str, str]:
     """Return the answers of GSM8K by the id of the question; the project's prompts do not hold them."""
-    if not file.exists():
-        return {}
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        return {one["id"]: one["reference"] for one in map(json.loads, lines)}
+    from validation.training.texts import _records
+
+    return {one["id"]: one["reference"] for one in _records(data, ANSWERS)} if (data / ANSWERS).exists() else {}
 
 
 if __name__ == "__main__":

@@ -120,8 +120,7 @@ def main(words: list[str]) -> int:
         helps = subprocess.run([str(hlm), "--help"], cwd=here, capture_output=True, text=True, check=True).stdout
         listed = helps.split("Commands:\n")[1].split("\n\n")[0]
         every = [(0, "Usage", f"{line.split()[0]} --help") for line in listed.splitlines() if line[2:3] != " "]
-        for code, said, command in [*QUICK, *(WHOLE if "--whole" in words else [])]:
-            every.append((code, said, command))
+        every += [*QUICK, *(WHOLE if "--whole" in words else [])]
         for code, said, command in every:
             begun = time.perf_counter()
             done = subprocess.run([str(hlm), *command.split()], cwd=here, capture_output=True, text=True)

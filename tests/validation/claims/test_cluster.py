@@ -19,9 +19,7 @@ from tests.validation.claims import test_unfinished
 from tests.validation.claims.test_unfinished import same
 from tests.validation.command_line import run
 from tests.validation.stopping import PATIENCE_S, until
-from tests.validation.stored_traces import stored
 from validation import provenance, workers
-from validation.claims import check, progress
 from validation.claims.check import Results
 from validation.claims.cluster import on_scheduler
 from validation.errors import UserError
@@ -123,11 +121,7 @@ def address(folder, patient):
         yield where
 
 
-@pytest.fixture
-def trace(tmp_path, monkeypatch):
-    monkeypatch.setattr(check, "BLOCK_ROWS", 32)
-    monkeypatch.setattr(progress, "EVERY_S", 0.0)
-    return stored(tmp_path / "trace")
+trace = test_unfinished.trace
 
 
 def found(trace: Trace, scheduler: str | None = None, **more: Any) -> Results:

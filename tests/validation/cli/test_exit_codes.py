@@ -19,11 +19,11 @@ import click
 import numpy as np
 import pytest
 
-from tests.validation.stored_traces import stored
+from tests.validation.stored_traces import forged, stored
 from validation.cli import start
 from validation.cli.commands import main
 from validation.cli.exits import VIOLATED, Verdict
-from validation.trace.journal import JOURNAL, line_of
+from validation.trace.journal import read_journal
 
 CASES = int(os.environ.get("SWEEP", "6"))
 SECONDS = 5  # a command that runs longer has accepted its input
@@ -213,8 +213,4 @@ def test_a_manifest_of_another_form_is_refused(manifest, tmp_path, monkeypatch, 
 
 def sealed(trace: Path, name: str, content: bytes) -> None:
     (trace / name).write_bytes(content)
-    *lines, last = (trace / JOURNAL).read_bytes().splitlines(keepends=True)
-    record = json.loads(last)
-    del record["crc"]
-    record["files"][name] = (len(content), zlib.crc32(content))
-    (trace / JOURNAL).write_bytes(b"".join([*lines, line_of(record)]))
+    forged(trace, files=read_journal(trace).files | {name: (len(content), zlib.crc32(content))})

@@ -1,6 +1,5 @@
 """Versions of a target: adapters merged into a base model, and every refusal, on models of a few hundred weights."""
 
-import json
 import pickle
 import shutil
 from pathlib import Path
@@ -11,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.validation.command_line import one_sentence, run
-from tests.validation.models.test_aligned import SHAPES, toy_base, toy_tokenizer
+from tests.validation.models.test_aligned import SHAPES, edit, toy_base, toy_tokenizer
 from validation.errors import UserError
 from validation.models.adapters import base_mark
 from validation.models.aligned import build_aligned, fingerprint, save_aligned
@@ -38,11 +37,6 @@ def make_adapter(base: Path, folder: Path, *, layers: list[int] | None = None, s
     model.save_pretrained(folder)
     edit(folder / "adapter_config.json", base_model_name_or_path=f"../{base.name}")
     return folder
-
-
-def edit(file: Path, **values: Any) -> None:
-    content = json.loads(file.read_text()) if file.exists() else {}
-    file.write_text(json.dumps(content | values))
 
 
 def save_base(folder: Path, seed: int = 1) -> Path:

@@ -158,26 +158,26 @@ def test_another_base_model_is_refused(pair_folder, name):
         ModelSource(str(pair_folder / "aligned")).load_model("auto")
 
 
-def rewrite(folder: Path, **entries: object) -> None:
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | entries))
+def edit(file: Path, **values: Any) -> None:
+    content = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(content | values))
 
 
 @pytest.mark.parametrize("base", ["/etc", "../../large", "..", "", "large", "../large/../large"])
 def test_a_base_model_elsewhere_is_refused(pair_folder, base):
-    rewrite(pair_folder / "aligned", base=base)
+    edit(pair_folder / "aligned/config.json", base=base)
     with pytest.raises(UserError, match="a folder beside it is needed"):
         ModelSource(str(pair_folder / "aligned")).load_model("auto")
 
 
 def test_a_missing_base_model_or_weight_is_refused(pair_folder):
-    rewrite(pair_folder / "aligned", base="../aligned")
+    edit(pair_folder / "aligned/config.json", base="../aligned")
     with pytest.raises(UserError, match="is an aligned draft itself"):
         ModelSource(str(pair_folder / "aligned")).load_model("auto")
-    rewrite(pair_folder / "aligned", base="../other")
+    edit(pair_folder / "aligned/config.json", base="../other")
     with pytest.raises(UserError, match="no model folder"):
         ModelSource(str(pair_folder / "aligned")).load_model("auto")
-    rewrite(pair_folder / "aligned", base="../large", num_hidden_layers=3)  # one entry block too many
+    edit(pair_folder / "aligned/config.json", base="../large", num_hidden_layers=3)  # one entry block too many
     with pytest.raises(UserError, match=r"incomplete: model\.layers\.\d\.\S+ is missing"):
         ModelSource(str(pair_folder / "aligned")).load_model("auto")
 

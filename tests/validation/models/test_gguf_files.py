@@ -15,6 +15,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.validation.gguf_writing import write_gguf
+from tests.validation.models.test_aligned import edit
 from validation.collection.collect import collect
 from validation.collection.prompts import Prompt
 from validation.decoding.fitting import of_other_models
@@ -108,10 +109,8 @@ def test_other_files_of_the_folder_are_not_read(files, folders, tmp_path):
 def test_rope_factors_are_applied(folders, save_model, tmp_path):
     """Llama 3.1 scales its frequencies by a tensor of factors, which transformers ignores."""
     folder = shutil.copytree(folders[0], tmp_path / "scaled")
-    config = json.loads((folder / "config.json").read_text())
     scaling = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
-    config["rope_parameters"] = {"rope_type": "llama3", "rope_theta": 10000.0, **scaling}
-    (folder / "config.json").write_text(json.dumps(config))
+    edit(folder / "config.json", rope_parameters={"rope_type": "llama3", "rope_theta": 10000.0, **scaling})
     scaled = AutoModelForCausalLM.from_pretrained(folder).model.rotary_emb.inv_freq.numpy()
     plain = AutoModelForCausalLM.from_pretrained(folders[0]).model.rotary_emb.inv_freq.numpy()
     file = write_gguf(folder, tmp_path / "scaled.gguf", more={"rope_freqs.weight": plain / scaled})

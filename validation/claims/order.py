@@ -61,14 +61,9 @@ def _made(order: Order) -> Work:
     if trace_mark(order.path) != order.trace:
         raise UserError(f"A worker reads another trace at {order.path}; {CONTINUES} without it.")
     claims = hlmtheory.all_claims()
-    return Work.of(
-        trace,
-        claims if order.claims is None else {name: claims[name] for name in order.claims},
-        seed=order.seed,
-        stored_rows=order.stored_rows,
-        batches=order.batches,
-        rows=order.rows,
-    )
+    chosen = claims if order.claims is None else {name: claims[name] for name in order.claims}
+    settings: dict[str, Any] = {name: getattr(order, name) for name in ("seed", "stored_rows", "batches", "rows")}
+    return Work.of(trace, chosen, **settings)
 
 
 def opened(address: str) -> Trace:

@@ -26,7 +26,7 @@ from validation.errors import UserError, nearest
 from validation.installed import ROOT, as_typed
 from validation.printable import counted
 from validation.provenance import PAPERS
-from validation.report.citations import bibliography, bibtex, cite, relation_to_source
+from validation.report.citations import bibliography, bibtex, cite, in_print, relation_to_source
 from validation.report.publish import commit_of_check, published_pairs
 from validation.report.tables import KINDS, counterexample_text, plain_cells, table_row
 from validation.site.theory import measured
@@ -165,7 +165,8 @@ MEASURED = (
     "vacuous: share whose right side reaches the ceiling, where the bound says nothing; undecided: within rounding"
 )
 """What the words and numbers of a claim mean."""
-ORDER = ("statement", "cite_instead", "symbols", "status", "origin", "source", "assumptions", "proof", "proof_names")
+SAID = ("in_print", "statement", "cite_instead", "symbols")
+ORDER = (*SAID, "status", "origin", "source", "assumptions", "proof", "proof_names")
 SHORT, WIDE = 100, 12
 """Characters of a proof that only names another one; width of a column of symbols."""
 
@@ -210,6 +211,8 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     plain["proof_names"] = as_typed(f"{', '.join(names)}; `python3 hlm claims ID` prints one") if names else None
     plain["cite_instead"] = "".join(f"\n    {one.id}: {one.conditioned}" for one in better) or None
     texts = (claim.statement, *(a.statement for a in claim.assumptions), plain["proof"])
+    quotes = [said if place == "letters" else f"{place}: {said}" for place, said in (plain["in_print"] or {}).items()]
+    plain["in_print"] = "".join(f"\n    {quote}" for quote in quotes) or None
     plain["symbols"] = _symbols(claim, "; ".join(texts), own) or None
     found = [f"\n    {place}: {measured(claim, tally)}" for place, tally in _tallies(claim, own).items()]
     plain["measured"] = "".join([*found, f"\n    ({MEASURED})" if found else ""]) or None
@@ -250,6 +253,7 @@ def _naming_tests() -> dict[str, list[str]]:
 def plain_claim(claim: Claim, own: Trial | None = None) -> dict[str, Any]:
     plain = claim.plain()
     plain["source"] |= {"cited": cite(claim.source)} | bibliography().get(claim.source.key, {})
+    plain["in_print"] = in_print().get(claim.id)
     plain["measured"] = {place: entry(tally) for place, tally in _tallies(claim, own).items()}
     plain["tests"] = [] if own else list(dict.fromkeys([EVERY_CLAIM, *_naming_tests().get(claim.id, [])]))
     if own:

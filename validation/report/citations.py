@@ -1,5 +1,6 @@
 """Format sources as text, from ``references.bib``."""
 
+import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -9,6 +10,7 @@ from hlmtheory.claims import Claim, Origin, Source
 from validation.provenance import PAPERS
 
 BIBLIOGRAPHY = Path(__file__).resolve().parents[1] / "references.bib"
+PRINTED = Path(__file__).resolve().parent / "printed.toml"
 
 
 SOFTWARE = """@misc{{hlmtheory,
@@ -39,6 +41,12 @@ def relation_to_source(claim: Claim) -> str:
     if claim.origin is Origin.NEW:
         return "Improves on" if claim.source.key in PAPERS.values() else "Builds on"
     return {Origin.CORRECTED: "Beside what is printed in", Origin.IMPLIED: "Read into"}.get(claim.origin, "Source")
+
+
+@cache
+def in_print() -> dict[str, dict[str, str]]:
+    """Return the words of the papers where they are false, by claim and place; "letters" says what they stand for."""
+    return tomllib.loads(PRINTED.read_text(encoding="utf-8"))
 
 
 @cache

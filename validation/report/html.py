@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from validation.plots.common.record import claims_words, printed_words
 from validation.printable import printable_value
 from validation.provenance import PAPERS, commit_of_code, versions
 from validation.report import first_screen
-from validation.report.citations import bibliography
+from validation.report.citations import bibliography, in_print
 from validation.report.tables import KINDS, pieces, table_row
 from validation.trace.format import LISTS
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from validation.claims.check import Results
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-PRINTED = TEMPLATES.parent / "printed.toml"
 LIBRARIES = ("numpy", "torch", "transformers", "matplotlib")
 EXCERPT_LENGTH, NAME_LENGTH, SOURCES = 390, 80, 5
 """Characters of a text and of a name, which are cut if longer; sources of prompts named."""
@@ -67,7 +65,7 @@ def write_report(
         parts=parts,
         partition=first_screen.partition_table(counts, parts),
         outcomes=counts,
-        printed=tomllib.loads(PRINTED.read_text(encoding="utf-8")),
+        printed=in_print(),
         violated=[row["id"] for row in rows if row["outcome"] == "violated"],
         send=send,
         ids=claims.keys(),

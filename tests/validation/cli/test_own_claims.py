@@ -14,7 +14,7 @@ from hlmtheory import all_claims, own, theorems
 from hlmtheory.claims import Status
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
-from validation.report.citations import bibtex
+from validation.report.citations import bibtex, in_print
 
 ROOT = Path(__file__).resolve().parents[3]
 (MINE,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "own_claim.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -97,6 +97,8 @@ def test_every_claim_is_in_the_json_whole():
     assert re.search(r"tight case: .*, k = 1: left (\S+), right \1\n", shown)
     assert "  source: Oh et al. (2025), (3)" in run("claims", "verification.unbiased").output
     assert "cite instead:\n    batching.pareto" in run("claims", "batching.dp_gap").output  # a claim without symbols
+    places = in_print()["batching.dp_gap"]
+    assert json.loads(run("claims", "batching.dp_gap", "--json").output)["claims"][0]["in_print"] == places
 
 
 def test_a_new_result_is_cited_as_software_and_a_printed_one_as_its_paper():

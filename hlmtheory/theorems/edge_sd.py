@@ -168,32 +168,6 @@ def serving_memory(model, input_tokens, output_tokens, batch_size):
     return eq(left, memory_bytes(*model_side(model), prompt + answer, batch))
 
 
-@theorem("serving.memory_peak", Source("zhu2025edgesd", "(9), (10), (13)"), CORRECTED, tight=PEAK)
-def memory_peak():
-    """Γ_p + the fullest cache of a batch, over all patterns of acceptance = Γ_p + 4 J h₁ (I + O + l − 2) b.
-
-    Before pass i of a step the cache holds all tokens but the last, and i - 1 drafts, (13); each pass adds one: I +
-    g + l - 1 after l passes, g the tokens made before the step. A further step is needed while g ≤ O - 1, and steps
-    of one token each reach g = O - 1.
-    """
-    return eq(peak_side(schedule_sides.counted_peak, *COUNTS[:5]), peak_side(schedule_sides.peak, *COUNTS[:5]))
-
-
-@theorem(
-    "batching.memory_together",
-    Source("zhu2025edgesd", "(24b), (10)"),
-    CORRECTED,
-    assuming=(TOGETHER,),
-    tight={**TWO, "acceptance": 0.0, "memory": 172.0},
-)
-def memory_together():
-    """if Γ_p + Σ_m Γ_kv,m ≤ Γ_s with I_m + O_m + l − 2 cached tokens a task, the caches always fit.
-
-    The bytes cached at one time are at most the sum of the batches' largest caches.
-    """
-    return le(against(wave_sides.cached_at_once), against(wave_sides.memory_side))
-
-
 @theorem(
     "serving.memory_peak_printed",
     Source("zhu2025edgesd", "(10), were l drafts made at every step, (19); the text ends them at O_m"),
@@ -208,6 +182,17 @@ def memory_peak_printed():
     Instead: serving.memory_peak.
     """
     return le(peak_side(schedule_sides.counted_peak, *COUNTS[:5]), peak_side(schedule_sides.printed_peak, *COUNTS[:4]))
+
+
+@theorem("serving.memory_peak", Source("zhu2025edgesd", "(9), (10), (13)"), CORRECTED, tight=PEAK)
+def memory_peak():
+    """Γ_p + the fullest cache of a batch, over all patterns of acceptance = Γ_p + 4 J h₁ (I + O + l − 2) b.
+
+    Before pass i of a step the cache holds all tokens but the last, and i - 1 drafts, (13); each pass adds one: I +
+    g + l - 1 after l passes, g the tokens made before the step. A further step is needed while g ≤ O - 1, and steps
+    of one token each reach g = O - 1.
+    """
+    return eq(peak_side(schedule_sides.counted_peak, *COUNTS[:5]), peak_side(schedule_sides.peak, *COUNTS[:5]))
 
 
 @theorem(
@@ -231,54 +216,6 @@ def cost(model, new_tokens, cached_tokens):
     )
     left = layers * (attention + product_side(t, hidden, wide) + product_side(t, wide, hidden))
     return eq(left, operations(*model_side(model), t, cached))
-
-
-@theorem(
-    "batching.lower_bound",
-    Source("zhu2025edgesd", "(20)-(22), (28)"),
-    NEW,
-    assuming=(FITS,),
-    tight={**UNEVEN, "input_tokens": [1], "output_tokens": [1], "labels": [0]},
-)
-def batching_lower_bound():
-    """for any 0 ≤ ρ_n ≤ 1, T_inf with a barrier is at least max_k (D_k + V_k), and at least Σ over pieces of the least,
-    over runs, of Σ_n [ρ_n (Σ_m d_m + min v) + (1 − ρ_n) (min d + Σ_m v_m)], where one run of all tasks counts Σ_n (d_1
-    + v_1).
-
-    At least one verification comes after all drafts, and at least one draft before all verifications: C_M ≥ Σ d +
-    v_last ≥ Σ d + min v, and C_M ≥ d_first + Σ v; one batch takes d + v, which is both. A maximum is at least every
-    mean. If the tasks that leave before a piece ends are removed, batches only get shorter. If all O are set to their
-    minimum, runs suffice: in the order of the longest prompts, runs of the same sizes have no longer prompts. The least
-    over runs is that of a shortest path. A task's own operations follow one another: D_k + V_k. The code takes the
-    largest over some ρ, and with it the bounds of serving.free_schedule, which hold with a barrier too (serving.free):
-    their least over M, of the sums over runs and of the chain of a batch of ⌈K/M⌉ tasks, if all O are equal.
-    """
-    return le(side(partial(lower_bound, memory_rule="each")), against(run_sides.worth))
-
-
-@theorem(
-    "batching.facility_bound",
-    Source("zhu2025edgesd", "(20)-(22), (28), the memory shared, any answers"),
-    NEW,
-    assuming=(ALONE,),
-    tight={**SHORT, "output_tokens": [2, 4], "memory": 28.0},
-)
-def facility_bound():
-    """Σ_k u_k + Σ_n W_n (ρ_1 min v + ρ_2 min d) ≤ T_inf with a barrier for any ρ_1 + ρ_2 + ρ_3 = 1, each ≥ 0, at each
-    step n, if Σ_{k ∈ m} u_k ≤ Σ_n [ρ_1 d_m + ρ_2 v_m + ρ_3 (s_m (d_m + v_m) + (a + b) s_m (1 − s_m)/2)] for each m.
-
-    A wave is the batches that run, and fit the memory, together; the next begins when all of them are done. Without a
-    limit ρ_3 = 0. Step 1, one decoding step of a wave, in seconds. Three bounds: (i) Σ d_m + min v; (ii) min d + Σ v_m;
-    (iii) Σ [s_m (d_m + v_m) + (a + b) s_m (1 − s_m)/2]. For (iii): the step takes at least d_m + v_m, the drafts of the
-    batches before m, and the verifications of those after it. Weigh this by s_m and add: with Z = Σ s_m the step times
-    Z is at least Σ s_m (d_m + v_m) + (a + b) Σ s_m s_p over all pairs, whatever the order, and the pairs are (Z² − Σ
-    s_m²)/2. Divide by Z ≤ 1; each s_m (d_m + v_m) ≥ (a + b) s_m². Step 2, all steps. At least W_n waves are active at
-    step n. So each bound is a sum over batches and W_n times the least v, the least d and 0. The sum over the steps of
-    the largest of the three is at least their mean with weights ρ. Step 3, prices. What the batches add to this mean is
-    at least Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. The code finds ρ and u_k by linear programs and compares the dearest tasks of
-    each size with each (I_m, O_m). A plan is no slower if its tasks are rounded down, and needs no more memory.
-    """
-    return le(side(partial(wave_sides.by_facilities, "barrier")), against(wave_sides.johnson_side))
 
 
 @theorem(
@@ -330,6 +267,38 @@ def free_schedule():
         pipeline_side(lambda values: partition_bound(*schedule_sides.schedule_side(values)), *TIMES),
         pipeline_side(schedule_sides.appended, *TIMES, "turns"),
     )
+
+
+@theorem(
+    "batching.memory_each",
+    Source("zhu2025edgesd", "(24b) for each batch, read as the memory constraint of all that run together"),
+    IMPLIED,
+    assuming=(FITS,),
+    false={**TWO, "memory": 138.0},
+)
+def memory_each():
+    """batches that meet (24b) one by one meet the draft machine's memory Γ_s when they run together.
+
+    False: (24b) limits each batch, and the cache of a batch stays between two of its steps, since (13) charges a
+    later step for the new tokens only. The batches of one wave all run at every step, so all their caches are there
+    at once; two that fill the memory each need it twice. Instead: batching.memory_together.
+    """
+    return le(against(wave_sides.cached_at_once), against(wave_sides.memory_side))
+
+
+@theorem(
+    "batching.memory_together",
+    Source("zhu2025edgesd", "(24b), (10)"),
+    CORRECTED,
+    assuming=(TOGETHER,),
+    tight={**TWO, "acceptance": 0.0, "memory": 172.0},
+)
+def memory_together():
+    """if Γ_p + Σ_m Γ_kv,m ≤ Γ_s with I_m + O_m + l − 2 cached tokens a task, the caches always fit.
+
+    The bytes cached at one time are at most the sum of the batches' largest caches.
+    """
+    return le(against(wave_sides.cached_at_once), against(wave_sides.memory_side))
 
 
 @theorem(
@@ -418,6 +387,54 @@ def own_gain():
     )
 
 
+@theorem(
+    "batching.lower_bound",
+    Source("zhu2025edgesd", "(20)-(22), (28)"),
+    NEW,
+    assuming=(FITS,),
+    tight={**UNEVEN, "input_tokens": [1], "output_tokens": [1], "labels": [0]},
+)
+def batching_lower_bound():
+    """for any 0 ≤ ρ_n ≤ 1, T_inf with a barrier is at least max_k (D_k + V_k), and at least Σ over pieces of the least,
+    over runs, of Σ_n [ρ_n (Σ_m d_m + min v) + (1 − ρ_n) (min d + Σ_m v_m)], where one run of all tasks counts Σ_n (d_1
+    + v_1).
+
+    At least one verification comes after all drafts, and at least one draft before all verifications: C_M ≥ Σ d +
+    v_last ≥ Σ d + min v, and C_M ≥ d_first + Σ v; one batch takes d + v, which is both. A maximum is at least every
+    mean. If the tasks that leave before a piece ends are removed, batches only get shorter. If all O are set to their
+    minimum, runs suffice: in the order of the longest prompts, runs of the same sizes have no longer prompts. The least
+    over runs is that of a shortest path. A task's own operations follow one another: D_k + V_k. The code takes the
+    largest over some ρ, and with it the bounds of serving.free_schedule, which hold with a barrier too (serving.free):
+    their least over M, of the sums over runs and of the chain of a batch of ⌈K/M⌉ tasks, if all O are equal.
+    """
+    return le(side(partial(lower_bound, memory_rule="each")), against(run_sides.worth))
+
+
+@theorem(
+    "batching.facility_bound",
+    Source("zhu2025edgesd", "(20)-(22), (28), the memory shared, any answers"),
+    NEW,
+    assuming=(ALONE,),
+    tight={**SHORT, "output_tokens": [2, 4], "memory": 28.0},
+)
+def facility_bound():
+    """Σ_k u_k + Σ_n W_n (ρ_1 min v + ρ_2 min d) ≤ T_inf with a barrier for any ρ_1 + ρ_2 + ρ_3 = 1, each ≥ 0, at each
+    step n, if Σ_{k ∈ m} u_k ≤ Σ_n [ρ_1 d_m + ρ_2 v_m + ρ_3 (s_m (d_m + v_m) + (a + b) s_m (1 − s_m)/2)] for each m.
+
+    A wave is the batches that run, and fit the memory, together; the next begins when all of them are done. Without a
+    limit ρ_3 = 0. Step 1, one decoding step of a wave, in seconds. Three bounds: (i) Σ d_m + min v; (ii) min d + Σ v_m;
+    (iii) Σ [s_m (d_m + v_m) + (a + b) s_m (1 − s_m)/2]. For (iii): the step takes at least d_m + v_m, the drafts of the
+    batches before m, and the verifications of those after it. Weigh this by s_m and add: with Z = Σ s_m the step times
+    Z is at least Σ s_m (d_m + v_m) + (a + b) Σ s_m s_p over all pairs, whatever the order, and the pairs are (Z² − Σ
+    s_m²)/2. Divide by Z ≤ 1; each s_m (d_m + v_m) ≥ (a + b) s_m². Step 2, all steps. At least W_n waves are active at
+    step n. So each bound is a sum over batches and W_n times the least v, the least d and 0. The sum over the steps of
+    the largest of the three is at least their mean with weights ρ. Step 3, prices. What the batches add to this mean is
+    at least Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. The code finds ρ and u_k by linear programs and compares the dearest tasks of
+    each size with each (I_m, O_m). A plan is no slower if its tasks are rounded down, and needs no more memory.
+    """
+    return le(side(partial(wave_sides.by_facilities, "barrier")), against(wave_sides.johnson_side))
+
+
 @theorem("batching.exact", Source("zhu2025edgesd", "(28)"), NEW, assuming=(FITS,), tight=LEAVING)
 def exact():
     """for any output lengths, the search gives the fastest partition, each step in its best order.
@@ -427,18 +444,6 @@ def exact():
     which is the fastest order of jobs on two machines in turn (Johnson 1954).
     """
     return le(planned("exact"), against(run_sides.worth))
-
-
-@theorem("batching.dp", TABLE, CORRECTED, tight=UNEVEN)
-def dp():
-    """with max{Υ[j−1,n,0] + T^d, Υ[j−1,n,1]} in (29), Υ[K,0,0] is the latency (22) of the batches found.
-
-    By induction over i the table's row holds F and C of the runs chosen so far, (31) and (32), so that the value Σ_n
-    max(F + d, C) + v is (22) of those runs. It is not the minimum over all runs: the state kept for a prefix has the
-    smallest Σ_n C, but another state with a smaller F, or a smaller C at the steps where the second stage is late,
-    may be better for a later batch.
-    """
-    return eq(TABLE_END, planned("dp"))
 
 
 @theorem("batching.dp_printed_value", Source("zhu2025edgesd", "(29), Algorithm 1 line 15"), MISPRINT, false=UNEVEN)
@@ -513,6 +518,18 @@ def dp_printed_packing():
     return eq(side(run_sides.packed_side), side(lambda tasks, service, length: float(len(tasks))))
 
 
+@theorem("batching.dp", TABLE, CORRECTED, tight=UNEVEN)
+def dp():
+    """with max{Υ[j−1,n,0] + T^d, Υ[j−1,n,1]} in (29), Υ[K,0,0] is the latency (22) of the batches found.
+
+    By induction over i the table's row holds F and C of the runs chosen so far, (31) and (32), so that the value Σ_n
+    max(F + d, C) + v is (22) of those runs. It is not the minimum over all runs: the state kept for a prefix has the
+    smallest Σ_n C, but another state with a smaller F, or a smaller C at the steps where the second stage is late,
+    may be better for a later batch.
+    """
+    return eq(TABLE_END, planned("dp"))
+
+
 @theorem(
     "batching.dp_gap",
     Source(
@@ -560,20 +577,3 @@ def draft_count():
     right side fills by itself. By batching.dp_gap these batches need not be the fastest.
     """
     return le(side(lambda tasks, service, length: plan(tasks, service, "dp", memory_rule="each").latency), TABLE_END)
-
-
-@theorem(
-    "batching.memory_each",
-    Source("zhu2025edgesd", "(24b) for each batch, read as the memory constraint of all that run together"),
-    IMPLIED,
-    assuming=(FITS,),
-    false={**TWO, "memory": 138.0},
-)
-def memory_each():
-    """batches that meet (24b) one by one meet the draft machine's memory Γ_s when they run together.
-
-    False: (24b) limits each batch, and the cache of a batch stays between two of its steps, since (13) charges a
-    later step for the new tokens only. The batches of one wave all run at every step, so all their caches are there
-    at once; two that fill the memory each need it twice. Instead: batching.memory_together.
-    """
-    return le(against(wave_sides.cached_at_once), against(wave_sides.memory_side))

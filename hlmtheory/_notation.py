@@ -13,7 +13,9 @@ NOTATION: dict[str, str] = tomllib.loads((files("hlmtheory") / "notation.toml").
 """Symbols and meanings by the ids that they are of, from the most general; one that is named again is replaced."""
 
 _LETTER = r"[A-Za-zͰ-Ͽℓ][̀-ͯ]*"
-_WORDS = r"N_rej|b_prob|dropped|bound_t|bill|load|law(?=_|,| [-−]| p\b)|delay|tails|Bias|SNR|ETGR|TV|KL|λI_\w|T_inf"
+_WORDS = (
+    r"N_rej|b_prob|dropped|bound_t|bill|load|overlap|law(?=_|,| [-−]| p\b)|delay|tails|Bias|SNR|ETGR|TV|KL|λI_\w|T_inf"
+)
 _SYMBOL = re.compile(rf"(?<![\w'’\\⁺])({_WORDS}|{_LETTER}[′']?)(?![^\W\d_₀-₉]|-[A-Z])(_\w+|\(\w\))?")
 _WORD_A = re.compile(r"\b[aA](?= (?!and|by|has|is)[a-z]{2})")
 _NO_SYMBOL = re.compile(r"\bTables? [IVX]+|\bE(?=[\[_])|\bP(?=\()|\bi\.i\.d\.|``.*?``|[a-z_]+\.[a-z_]+")

@@ -8,8 +8,8 @@ of a token. The paper's α_n, (4), is the mean of d_n over prefixes ~ p; here d_
 keeps holds for these means too, at a fixed T. X is the set of the K kept tokens, q̄ is q on X, normalised, and q̂ is q̄
 rounded to multiples of 1/ℓ that sum to 1; dropped is Σ_{x ∉ X} q_x. C-SQS keeps the tokens with q_x ≥ τ_n by (6), here
 always the top token too, and sets τ_{n+1} = τ_n - η(d_n - ε) by (8). Only here: D = i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋),
-in place of K/(4ℓ); B, bits of a message; c and d, scales of η and ε. The bound that (7) is for is composed in the proof
-of conformal.kept. It is not a claim: its check needs C-SQS's τ on every text and at every end of a round.
+in place of K/(4ℓ); B, bits of a message; c₁ and c₂, scales of ε and η. The bound that (7) is for is composed in the
+proof of conformal.kept. It is not a claim: its check needs C-SQS's τ on every text and at every end of a round.
 """
 
 from hlmtheory._array import arrays
@@ -476,7 +476,7 @@ def regret_proof():
     "conformal.rate",
     Source(CSQS, "(30), O(√T) in print, with its constants"),
     NEW,
-    assuming=(Assumption("τ₁ ≥ −(c/√T)(1 − d/√T)", conformal_sides.first_high_enough),),
+    assuming=(Assumption("τ₁ ≥ −(c₂/√T)(1 − c₁/√T)", conformal_sides.first_high_enough),),
     tight={
         "drafts": [PEAKED_ROW, FLAT_ROW],
         "target_scale": 2**0.5 / 1024,
@@ -486,12 +486,12 @@ def regret_proof():
     ratio=TIGHT,
 )
 def rate():
-    """for ε = d/√T, η = c/√T: Σ d_n ≤ (d + τ₁/c)√T + 1 − d/√T = O(√T).
+    """Σ d_n ≤ (c₁ + τ₁/c₂)√T + 1 − c₁/√T = O(√T), with ε = c₁/√T and η = c₂/√T.
 
-    regret_sharp with ε = d/√T and η = c/√T, times T. (30) as printed, O(√T) from a fixed τ₁, is true by regret_proof,
+    regret_sharp with these ε and η, times T. (30) as printed, O(√T) from a fixed τ₁, is true by regret_proof,
     without the condition on τ₁. From a lower τ₁ the same bound holds, or Σ d_n = 0.
     """
-    return le(conformal_sides.summed, conformal_sides.rate_bound)  # Σ d_n ≤ (d + τ₁/c)√T + 1 - d/√T
+    return le(conformal_sides.summed, conformal_sides.rate_bound)  # Σ d_n ≤ (c₁ + τ₁/c₂)√T + 1 - c₁/√T
 
 
 @theorem(

@@ -97,7 +97,7 @@ def channel_payload(vocabulary, bits_per_probability):
     tight={"bits": 736_000.0, "bandwidth_hz": 10e6, "snr": 10.0},
 )
 def latency(bits, bandwidth_hz, snr):
-    """B/(W log₂(1 + SNR)) = B ln 2/(W ∫₀^SNR mmse(s) ds), mmse(s) = 1/(1 + s).
+    """B/(W log₂(1 + SNR)) = B ln 2/(W ∫₀^SNR mmse(s) ds), the minimum mean square error mmse(s) = 1/(1 + s).
 
     The mutual information of a Gaussian input over Gaussian noise grows with the SNR at the rate of the minimum mean
     square error of the input's estimate, 1/(1 + s) (I-MMSE). The right side integrates this by quadrature and uses

@@ -5,7 +5,7 @@ and E(K) the mean tokens of a round with K drafts, at most K_max: ETGR(K) = E(K)
 Draft i is accepted with probability α_i given that those before it are, or γ if that is the same for all; τ drafts are.
 γ̂ is the paper's running mean of τ/K, and K̂ the length that is best for it. E(K) counts the server's own token too, as
 Algorithm 2 does with 1 + γ̂K; (2) and (11) have E[τ | K] = E(K) - 1 in its place. R is the link's bit/s (R_n), O
-(O_header) and b the bits of a header and of a token; F₀ and m₀ are what F and M are without these. Only here: a, c and
+(O_header) and b the bits of a header and of a token; F₀ and m₀ are what F and M are without these. Only here: h, c and
 ζ of ``stationary``. Algorithm 2 writes q for the target model's distribution, here p; q is the draft's. (2) and (7) to
 (11) define the tokens and seconds of a round, F and M, and the aim: definitions, which have no claim; results printed
 on them are the refuted two. In other files: on III-C the three ``verification.update_*``, in ``ours_rounds``; on plans
@@ -86,11 +86,11 @@ def unimodal():
     condition=side(draft_length_sides.digits_lost, *LINK),
 )
 def stationary():
-    """at K* = ζ/a − 1, e^ζ − 1 − ζ = c, a draft's relative gain equals its relative cost.
+    """at K* = ζ/h − 1, e^ζ − 1 − ζ = c, a draft's relative gain equals its relative cost.
 
-    a = -ln γ, c = a (F/M - 1), and ζ > 0 is the root of e^ζ - 1 - ζ = c. With x = K + 1, E is proportional to 1 -
-    e^{-ax} and T(K) = F + K M to x + c/a. At ζ = ax, e^ζ = 1 + ζ + c, so a e^{-ax}/(1 - e^{-ax}) = a/(e^ζ - 1) = a/(ζ +
-    c) = 1/(x + c/a): gain and cost are equal.
+    h = -ln γ, c = h (F/M - 1), and ζ > 0 is the root of e^ζ - 1 - ζ = c. With x = K + 1, E is proportional to 1 -
+    e^{-hx} and T(K) = F + K M to x + c/h. At ζ = hx, e^ζ = 1 + ζ + c, so h e^{-hx}/(1 - e^{-hx}) = h/(e^ζ - 1) = h/(ζ +
+    c) = 1/(x + c/h): gain and cost are equal.
     """
     return eq(side(draft_length_sides.gain_of_a_draft, *LINK), side(draft_length_sides.cost_of_a_draft, *LINK))
 
@@ -103,16 +103,16 @@ def stationary():
     tight={**CASE, "draft_length": 4, "max_draft_length": 16},
 )
 def optimal():
-    """ETGR(K) ≤ ETGR(K*) for every K in 1..K_max, K* the better neighbour of ζ/a − 1, clamped.
+    """ETGR(K) ≤ ETGR(K*) for every K in 1..K_max, K* the better neighbour of ζ/h − 1, clamped.
 
-    a = -ln γ and c = a (F/M - 1); ζ > 0 is the root of e^ζ - 1 - ζ = c, if c > 0. Let 0 < γ < 1 and M > 0. E(K)/T(K) is
-    proportional to f(x) = (1 - e^{-ax})/(x + c/a), x = K + 1: f' has the sign of 1 + ax + c - e^{ax}, which is concave
-    in x and equals c at x = 0. If c ≤ 0, it is negative for x > 0 (slope a - a e^{ax} < 0), so K* = 1. If c > 0, it has
-    one zero, at e^ζ - 1 - ζ = c with ζ = ax. f rises up to it and falls after it, so the best integer is next to it, or
-    the end of the range that is nearest. At the ends ζ/a - 1 means its limit: ∞ if γ > 0 and F > M, else -1. γ = 0:
+    h = -ln γ and c = h (F/M - 1); ζ > 0 is the root of e^ζ - 1 - ζ = c, if c > 0. Let 0 < γ < 1 and M > 0. E(K)/T(K) is
+    proportional to f(x) = (1 - e^{-hx})/(x + c/h), x = K + 1: f' has the sign of 1 + hx + c - e^{hx}, which is concave
+    in x and equals c at x = 0. If c ≤ 0, it is negative for x > 0 (slope h - h e^{hx} < 0), so K* = 1. If c > 0, it has
+    one zero, at e^ζ - 1 - ζ = c with ζ = hx. f rises up to it and falls after it, so the best integer is next to it, or
+    the end of the range that is nearest. At the ends ζ/h - 1 means its limit: ∞ if γ > 0 and F > M, else -1. γ = 0:
     E(K) = 1, and 1/T(K) never rises, so K* = 1. γ = 1: (K + 1)/(F + K M) has a derivative of the sign of F - M, so K* =
     K_max if F > M, else 1. M = 0 < γ: T(K) = F, and E(K) rises, so K* = K_max. For E(K) - 1, as (11) prints, take x = K
-    and c = a F/M: the best is next to ζ/a.
+    and c = h F/M: the best is next to ζ/h.
     """
     return le(etgr, draft_length_sides.best_rate)
 

@@ -65,7 +65,7 @@ def symbols(claim: Claim, text: str) -> dict[str, str]:
             special = {name: (head, meaning) for head, meaning in rows for name in head.split(", ")}
             general = {name: row for name, row in known.items() if base(name) not in set(map(base, special))}
             known = general | special
-    forms = used(text)
+    forms = {b: {form if form in known else re.sub("_[vx]$", "", form) for form in of} for b, of in used(text).items()}
     shown = [name for name in known if name.startswith("in ") or base(name) in forms]
     exact = {name for name in shown if forms.get(base(name), set()) <= set(known)}
     return dict(known[name] for name in shown if name not in exact or name in forms.get(base(name), {name}))

@@ -162,7 +162,7 @@ def text_gap():
 
 @theorem(
     "conformal.budget",
-    Source(c_sqs.CSQS, "(9), with a budget of dropped mass in place of the threshold"),
+    c_sqs.CSQS("(9), with a budget of dropped mass in place of the threshold"),
     NEW,
     tight=SPENT,
     ceiling=1.0,
@@ -180,7 +180,7 @@ def budget():
 
 @theorem(
     "conformal.hindsight",
-    Source(c_sqs.CSQS, "(6), with the threshold chosen afterwards"),
+    c_sqs.CSQS("(6), with the threshold chosen afterwards"),
     NEW,
     assuming=(Assumption("τ > 0", sides.is_positive),),
     tight={"drafts": TWO_ROWS, "supports": SPARED, "threshold": 0.25},

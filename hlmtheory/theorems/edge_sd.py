@@ -178,7 +178,7 @@ def serving_memory(model, input_tokens, output_tokens, batch_size):
 
 @theorem(
     "serving.memory_peak_printed",
-    PAPER("(10), were l drafts made at every step, (19); the text ends them at O_m"),
+    PAPER("(10), with l drafts at every step, as in (19); in the text they end at O_m"),
     IMPLIED,
     false=PEAK,
 )

@@ -18,7 +18,7 @@ Our words: the tasks of a run, one batch, follow one another in the order of I. 
 begins when all batches have ended the one before. A piece is the steps between two at which tasks leave. A wave is the
 batches that run, and fit the memory, together; the next wave begins when all of them are done.
 
-Only here: t, c, new and cached tokens of a pass; D_m, V_m, sums of d and v over steps; t_k, the seconds of an upload;
+Only here: r, c, new and cached tokens of a pass; D_m, V_m, sums of d and v over steps; t_k, the seconds of an upload;
 η_k = log₂(1 + SNR_k), c_k = λI_k/η_k; ρ, weights of bounds; u_k, price of task k; s_m, share of the memory of batch m.
 """
 
@@ -207,11 +207,11 @@ def memory_peak():
     "serving.cost", PAPER("(11)-(14)"), PRINTED, tight={"model": [1, 2, 3], "new_tokens": 5.0, "cached_tokens": 10.0}
 )
 def cost(model, new_tokens, cached_tokens):
-    """FLOPs of a pass of t new tokens after c cached ones = 4 J h₁ t (2 h₁ + h₂ + c + t).
+    """FLOPs of a pass of r new tokens after c cached ones = 4 J h₁ r (2 h₁ + h₂ + c + r).
 
-    A product of an a×b and a b×c matrix takes 2abc operations. For t new tokens after c cached ones a block makes t
-    queries, keys and values and projects t outputs (8 t h₁²), compares t queries with c + t keys and mixes c + t
-    values (4 t (c + t) h₁), and passes t tokens through h₁ → h₂ → h₁ (4 t h₁ h₂).
+    A product of an a×b and a b×c matrix takes 2abc operations. For r new tokens after c cached ones a block makes r
+    queries, keys and values and projects r outputs (8 r h₁²), compares r queries with c + r keys and mixes c + r
+    values (4 r (c + r) h₁), and passes r tokens through h₁ → h₂ → h₁ (4 r h₁ h₂).
     """
     (layers, hidden, wide), t = model_side(model), numbers(LENGTH, "new_tokens", new_tokens)
     cached = numbers(LENGTH, "cached_tokens", cached_tokens)

@@ -5,7 +5,7 @@ There: (3) is ``channel.latency``, (4) ``channel.throughput_means``, (7) ``uncer
 ``skipping.mean_rejection``, (11) and (14) ``skipping.threshold`` and ``averse_threshold``, (12)
 ``skipping.risk_is_tv``, (13) ``skipping.holder``.
 
-here   q  p  p_d  r  β_d   M  d⁽ᵐ⁾  θ⁽ᵐ⁾      d, u, z, a, b, Δ, R, f; I is the range of u in R, s and s′ are only here
+here   q  p  p_d  r  β_d   M  d⁽ᵐ⁾  θ⁽ᵐ⁾      d, u, z, a, b, Δ, R, f; I is the range of u in R, h and h′ are only here
 u-hlm  x  y  y_d  P  β(t)  K  d_k   θ_k       the same
 """
 
@@ -111,9 +111,9 @@ def rejection_ratio(target, draft, token):
     tight={"slope": 1.0, "intercept": 0.0, "non_acceptance": 1.0, "mass": [0.0, 1 / 3, 2 / 3], "exponent": 2.0},
 )
 def holder_discrete():
-    """R = Σ_I (a u + b) f ≤ (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}, for a > 0 and u on {0, 1/M, …, 1}.
+    """R = Σ_I (a u + b) f ≤ (Σ_I (a u + b)^h)^{1/h} (Σ_I f^{h′})^{1/h′}, for a > 0 and u on {0, 1/M, …, 1}.
 
-    I = {u : −b/a ≤ u ≤ (Δ − b)/a}, s > 1 and 1/s + 1/s′ = 1. On I both factors, a u + b and f, are at least 0: apply
+    I = {u : −b/a ≤ u ≤ (Δ − b)/a}, h > 1 and 1/h + 1/h′ = 1. On I both factors, a u + b and f, are at least 0: apply
     Hölder's inequality for sums to them.
     """
     return le(rejection_risk_discrete, holder_bound_discrete)

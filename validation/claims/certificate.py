@@ -50,11 +50,8 @@ def certificate() -> Certificate:
     """Return the certificate of this release, without claims that are withdrawn or whose outcome would now differ."""
     stored = json.loads(FILE.read_text(encoding="utf-8"))
     known, about = hlmtheory.all_claims(), stored["about"]
-    added = {
-        name: record
-        for name, record in stored.get("added", {}).items()
-        if name in known and record["statement"] == known[name].statement
-    }
+    now = {name: claim.statement for name, claim in known.items()}
+    added = {name: record for name, record in stored.get("added", {}).items() if record["statement"] == now.get(name)}
     tallies = {}
     for name, record in (added | stored["claims"]).items():
         if name in known:
@@ -63,9 +60,8 @@ def certificate() -> Certificate:
             tally = Tally(name, **counts | limits, kind="simulated")
             if tally.outcome == record["outcome"]:
                 tallies[name] = tally
-    return Certificate(
-        tallies, about["commit"], about["date"], (*about["verdicts"], *[about.get("later", "")] * bool(added))
-    )
+    later = (*about["verdicts"], *[about.get("later", "")] * bool(added))
+    return Certificate(tallies, about["commit"], about["date"], later)
 
 
 def certificate_text(run: Mapping[str, Any], results: Results, former: str = "") -> str:

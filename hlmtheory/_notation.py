@@ -13,7 +13,9 @@ NOTATION: dict[str, str] = tomllib.loads((files("hlmtheory") / "notation.toml").
 """Symbols and meanings by the ids that they are of, from the most general; one that is named again is replaced."""
 
 _LETTER = r"[A-Za-zͰ-Ͽℓ][̀-ͯ]*"
-_WORDS = r"N_rej|b_prob|dropped|bound_t|bill|load|law(?=_|,| [-−]| p\b)|delay|tails|Bias|SNR|ETGR|TV|KL|λI_\w|T_inf"
+_WORDS = (
+    r"N_rej|b_prob|dropped|bound_t|bill|load|overlap|law(?=_|,| [-−]| p\b)|delay|tails|Bias|SNR|ETGR|TV|KL|λI_\w|T_inf"
+)
 _SYMBOL = re.compile(rf"(?<![\w'’\\⁺])({_WORDS}|{_LETTER}[′']?)(?![^\W\d_₀-₉]|-[A-Z])(_\w+|\(\w\))?")
 _WORD_A = re.compile(r"\b[aA](?= (?!and|by|has|is)[a-z]{2})")
 _NO_SYMBOL = re.compile(r"\bTables? [IVX]+|\bE(?=[\[_])|\bP(?=\()|\bi\.i\.d\.|``.*?``|[a-z_]+\.[a-z_]+")
@@ -63,7 +65,7 @@ def symbols(claim: Claim, text: str) -> dict[str, str]:
             special = {name: (head, meaning) for head, meaning in rows for name in head.split(", ")}
             general = {name: row for name, row in known.items() if base(name) not in set(map(base, special))}
             known = general | special
-    forms = used(text)
+    forms = {b: {form if form in known else re.sub("_[vx]$", "", form) for form in of} for b, of in used(text).items()}
     shown = [name for name in known if name.startswith("in ") or base(name) in forms]
     exact = {name for name in shown if forms.get(base(name), set()) <= set(known)}
     return dict(known[name] for name in shown if name not in exact or name in forms.get(base(name), {name}))

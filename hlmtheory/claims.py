@@ -167,7 +167,7 @@ class Claim:
     ``sides``, ``condition`` and ``error`` take arrays of the instance by name. ``attained`` is the tightest
     instance known, None only for a false claim, which has ``refuted``. ``ceiling`` bounds the left side. ``condition``
     is the factor by which the sides magnify a rounding of a probability, ``error`` the half-width of an estimated
-    side's interval.
+    side's interval. ``law``: what the counterexample gives in place of the target's law, where the sides compare them.
     """
 
     id: str
@@ -182,6 +182,7 @@ class Claim:
     condition: Callable[..., Array] | None = None
     error: Callable[..., Array] | None = None
     refuted: Instance | None = None
+    law: Callable[..., Array] | None = None
 
     @property
     def standing(self) -> str:
@@ -304,6 +305,7 @@ def theorem(
     ceiling: float | None = None,
     condition: Callable[..., Array] | None = None,
     error: Callable[..., Array] | None = None,
+    law: Callable[..., Array] | None = None,
 ) -> Callable[[Callable[..., Sides]], Claim]:
     """Return a decorator that makes a claim of a function: its docstring is the statement, and then the proof.
 
@@ -332,6 +334,7 @@ def theorem(
             condition=condition,
             error=error,
             refuted=false,
+            law=law,
         )
 
     return claim

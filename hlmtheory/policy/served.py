@@ -1,7 +1,7 @@
 """Several users of one band and one server: drafts, messages, shares and rates together, and a bound on all plans.
 
-At a price η of the server's time a sent round pays the toll η σ_K/ω in tokens. For any prices ν and η
-Σ ω X ≤ ν + η + Σ_u max_w [ω_u Y_u(w) - ν w], Y the best rate less tolls; a concave utility is bounded by its tangents.
+At a price ν′ of the server's time a sent round pays the toll ν′ σ_K/ω in tokens. For any prices ν and ν′
+Σ ω X ≤ ν + ν′ + Σ_u max_w [ω_u Y_u(w) - ν w], Y the best rate less tolls; a concave utility is bounded by its tangents.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ServedPlan(Bounded):
     rates: Numbers  # (U,), tokens a second that the server can serve: Σ X d ≤ 1
     busy: float  # Σ X d; 1 if the server binds
     wanted: float  # the same for the rates with a free server
-    server_price: float  # η: the worth of another server, to first order; 0 if it does not bind
+    server_price: float  # ν′: the worth of another server, to first order; 0 if it does not bind
     value: float  # Σ ω X, or Σ ω log X
     upper_bound: float
     utility: str
@@ -178,12 +178,12 @@ class _Lowest(NamedTuple):
     price: float
     value: float
     left: _Try
-    right: _Try | None  # None: the line η itself, of users who get nothing
+    right: _Try | None  # None: the line ν′ itself, of users who get nothing
     part: float  # of the left plans, so that both together fill the server
 
     @classmethod
     def of(cls, tried: list[_Try], weights: Numbers) -> _Lowest:
-        """Each plan gives a line Σ ω X + η (1 - Σ X d), and g is nowhere below it."""
+        """Each plan gives a line Σ ω X + ν′ (1 - Σ X d), and g is nowhere below it."""
         level = np.asarray([*(float(weights @ one.rates) for one in tried), 0.0])
         slope = np.asarray([*(one.slope for one in tried), 1.0])
         falling, rising = np.flatnonzero(slope < 0.0), np.flatnonzero(slope >= 0.0)

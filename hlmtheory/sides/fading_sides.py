@@ -1,7 +1,7 @@
 """Sides of the theorem on skipping over a fading link.
 
 cu-hlm (oh2025cuhlm) (5) sends over one fading block, and the mean of its time is infinite, since the SNR may be near 0.
-A plan that skips if a message of D bits takes longer than μ β̂/θ never waits for such a block.
+A plan that skips if a message of B bits takes longer than χ = μ β̂/θ never waits for such a block.
 """
 
 import math
@@ -30,14 +30,14 @@ DOMAINS = {
 def fading_skip(
     link: Rician, bits: Array, bandwidth_hz: Array, server_s: Array, worth_s: Array
 ) -> tuple[Array, Array, Array]:
-    """Return s* = 2^{D/(W x)} - 1, infinite for x ≤ 0, P(S ≥ s*), and the mean seconds of a draft, sent if S ≥ s*."""
+    """Return s* = 2^{B/(W (χ - τ))} - 1, infinite for χ ≤ τ, P(SNR ≥ s*), and the mean seconds of sending then."""
     given = {"bits": bits, "bandwidth_hz": bandwidth_hz, "server_s": server_s, "worth_s": worth_s}
     xp, *values = checked(DOMAINS, **given)
     payload, band, server, worth = xp.broadcast_arrays(*(xp.astype(value, xp.float64) for value in values))
     left = worth - server
     with np.errstate(over="ignore"):
         slow = payload / band
-        efficiency = slow / xp.where(left > 0, left, 1.0)  # in bit/s/Hz: the air time is then x
+        efficiency = slow / xp.where(left > 0, left, 1.0)  # in bit/s/Hz: the air time is then χ - τ
         cut = xp.expm1(xp.where(efficiency < _FASTEST, efficiency, 0.0) * math.log(2.0))
     sends = (left > 0) & (efficiency < _FASTEST)
     known = xp.where(sends, xp.clip(cut, min=_SMALLEST), 1.0)

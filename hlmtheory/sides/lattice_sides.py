@@ -12,7 +12,7 @@ from array_api_compat import device
 
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import COUNT, Domain, leading_dimensions, same_vocabulary, size_up_to, tree_levels
-from hlmtheory._simplex import distance, distributions, excess, largest, normalised, quotient
+from hlmtheory._simplex import distance, distributions, excess, largest, law_overlap, normalised, quotient
 from hlmtheory.lattice.arithmetic import RESOLUTION, SLACK_BITS, kept_part, sharp_distortion
 from hlmtheory.lattice.payload import allocate, exact_payload_bits, payload_bits
 from hlmtheory.lattice.quantization import quantize
@@ -148,22 +148,21 @@ def position_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
 
 
 def law(target: Array, draft: Array, k: Array, *, drawn_from_draft: bool) -> Array:
-    """1 - ½ Σ |law - p| of the emitted token if q̂ is declared and drafts are drawn from q̂ or from q."""
+    """Return the law of the emitted token if q̂ is declared and drafts are drawn from q̂ or from q."""
     xp, _, q_hat, _ = quantised(draft, k, PAPER_RESOLUTION)
     _, _, p, q = distributions(target=target, draft=draft)
     drawn = q if drawn_from_draft else q_hat
     accepted = drawn * xp.clip(quotient(xp, p, q_hat), max=1.0)
     resampled = 1.0 - xp.sum(accepted, axis=-1, keepdims=True)
-    law = accepted + resampled * normalised(xp, excess(xp, p, q_hat))[0]
-    return 1.0 - 0.5 * xp.sum(xp.abs(law - p), axis=-1)
+    return accepted + resampled * normalised(xp, excess(xp, p, q_hat))[0]
 
 
 def lossless(target: Array, draft: Array, k: Array) -> Array:
-    return law(target, draft, k, drawn_from_draft=False)
+    return law_overlap(law(target, draft, k, drawn_from_draft=False), target)
 
 
 def misdeclared(target: Array, draft: Array, k: Array) -> Array:
-    return law(target, draft, k, drawn_from_draft=True)
+    return law_overlap(law(target, draft, k, drawn_from_draft=True), target)
 
 
 def prefix_mass(xp: Any, p: Array, places: list[slice]) -> Array:

@@ -21,6 +21,10 @@ def times_side(one: Values, rate: Array, weights: Array) -> Array:
     return finish_times(one["bits"], spectral_efficiency=rate, shares=shares, bandwidth_hz=band)
 
 
+def shared(one: Values) -> Array:
+    return times_side(one, one["spectral_efficiency"], one["weights"])
+
+
 def certified(one: Values) -> float:
     bits, rate = one["bits"], one["spectral_efficiency"]
     return 1.0 - float(kkt_residual(bits, rate, minmax_shares(bits, spectral_efficiency=rate)))

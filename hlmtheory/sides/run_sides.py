@@ -19,6 +19,10 @@ def printed_value(tasks: Sequence[Task], service: Service, length: int) -> float
     return float(search.printed_program(costs_side(tasks, service, length)).value[-1])
 
 
+def printed_choice(tasks: Sequence[Task], service: Service, length: int) -> float:
+    return float(search.printed_program(costs_side(tasks, service, length)).choice[-1])
+
+
 def printed_runs(tasks: Sequence[Task], service: Service, length: int) -> float:
     """Return (22) of the runs that the printed table chose, with the backtrack repaired."""
     costs = costs_side(tasks, service, length)

@@ -8,16 +8,18 @@ of a token. The paper's α_n, (4), is the mean of d_n over prefixes ~ p; here d_
 keeps holds for these means too, at a fixed T. X is the set of the K kept tokens, q̄ is q on X, normalised, and q̂ is q̄
 rounded to multiples of 1/ℓ that sum to 1; dropped is Σ_{x ∉ X} q_x. C-SQS keeps the tokens with q_x ≥ τ_n by (6), here
 always the top token too, and sets τ_{n+1} = τ_n - η(d_n - ε) by (8). Only here: D = i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋),
-in place of K/(4ℓ); B, bits of a message; c and d, scales of η and ε. The bound that (7) is for is composed in the proof
-of conformal.kept. It is not a claim: its check needs C-SQS's τ on every text and at every end of a round.
+in place of K/(4ℓ); B, bits of a message; c₁ and c₂, scales of ε and η. The bound that (7) is for is composed in the
+proof of conformal.kept. It is not a claim: its check needs C-SQS's τ on every text and at every end of a round.
 """
+
+from functools import partial
 
 from hlmtheory._array import arrays
 from hlmtheory.claims import CORRECTED, IMPLIED, MISPRINT, NEW, PRINTED, Assumption, Source, eq, le, theorem
 from hlmtheory.sides import conformal_sides, verification_sides
 from hlmtheory.sides import lattice_sides as sides
 
-CSQS = "bhattacharjee2025csqs"
+CSQS = partial(Source, "bhattacharjee2025csqs")
 POSITIVE = Assumption("1 ≤ K ≤ number of non-zero probabilities", sides.all_positive)
 HALVES = {"draft": [0.5, 0.5], "k": 2, "resolution": 1}
 HALF_UNITS = {"target": [0.505, 0.495], "draft": [0.505, 0.495], "k": 2}
@@ -49,7 +51,7 @@ PEAKED = [[1.0, 0.0]]
 
 @theorem(
     "lattice.lossless",
-    Source(CSQS, "Section 2, quantize-and-sample, at ℓ = 100"),
+    CSQS("Section 2, quantize-and-sample, at ℓ = 100"),
     PRINTED,
     assuming=(POSITIVE,),
     tight={"target": [0.25, 0.75], "draft": [0.505, 0.495], "k": 2},
@@ -64,10 +66,11 @@ def lossless():
 
 @theorem(
     "lattice.misdeclared",
-    Source(CSQS, "Section 2, were the drafts drawn before they are quantised"),
+    CSQS("Section 2, were the drafts drawn before they are quantised"),
     IMPLIED,
     assuming=(POSITIVE,),
     false={"target": [0.51, 0.49], "draft": [0.505, 0.495], "k": 2},
+    law=partial(sides.law, drawn_from_draft=True),
 )
 def misdeclared():
     """drafts drawn from q and verified with q̂ leave the law p.
@@ -78,9 +81,9 @@ def misdeclared():
     return eq(sides.misdeclared, verification_sides.ones_side)  # 1 - TV(law, p) = 1
 
 
-@theorem("lattice.bits", Source(CSQS, "(1), (2), (5)"), NEW, tight={"vocabulary": 4096, "k": 64, "resolution": 100})
+@theorem("lattice.bits", CSQS("(1), (2), (5)"), NEW, tight={"vocabulary": 4096, "k": 64, "resolution": 100})
 def bits():
-    """the bits of a message, log₂C(V, K) + log₂C(ℓ+K−1, K−1), are the same by Stirling's series and by whole numbers.
+    """the bits of a message, log₂ C(V, K) + log₂ C(ℓ+K−1, K−1), are the same by Stirling's series and by whole numbers.
 
     Supports: K of V. Counts: ℓ units and K - 1 bars in a row. Four terms of the series give ln n! to 2e-14
     for n ≥ 16; below, it is tabulated.
@@ -88,7 +91,7 @@ def bits():
     return eq(sides.stirling_bits, sides.exact_bits)  # log₂ by Stirling = log₂ of whole numbers
 
 
-@theorem("lattice.distortion", Source(CSQS, "(20)"), PRINTED, assuming=(POSITIVE,), tight=HALVES, ceiling=1.0)
+@theorem("lattice.distortion", CSQS("(20)"), PRINTED, assuming=(POSITIVE,), tight=HALVES, ceiling=1.0)
 def distortion():
     """TV(q̄, q̂) ≤ K/(4ℓ).
 
@@ -100,11 +103,7 @@ def distortion():
 
 
 @theorem(
-    "lattice.dropped_mass",
-    Source(CSQS, "Lemma 1"),
-    PRINTED,
-    assuming=(POSITIVE,),
-    tight={"draft": [0.5, 0.25, 0.25], "k": 1},
+    "lattice.dropped_mass", CSQS("Lemma 1"), PRINTED, assuming=(POSITIVE,), tight={"draft": [0.5, 0.25, 0.25], "k": 1}
 )
 def dropped_mass():
     """TV(q, q̄) = Σ_{x ∉ X} q_x.
@@ -116,7 +115,7 @@ def dropped_mass():
 
 @theorem(
     "lattice.rejection_rate",
-    Source(CSQS, "Theorem 1, one position of (3), at ℓ = 100"),
+    CSQS("Theorem 1, one position of (3), at ℓ = 100"),
     PRINTED,
     assuming=(POSITIVE,),
     tight=HALF_UNITS,
@@ -132,7 +131,7 @@ def rejection_rate():
 
 @theorem(
     "lattice.rejection_rate_sharp",
-    Source(CSQS, "Theorem 1, one position of (3), at ℓ = 100"),
+    CSQS("Theorem 1, one position of (3), at ℓ = 100"),
     NEW,
     assuming=(POSITIVE,),
     tight=HALF_UNITS,
@@ -149,7 +148,7 @@ def rejection_rate_sharp():
 
 @theorem(
     "lattice.informative",
-    Source(CSQS, "Theorem 1, one position of (3), at ℓ = 100"),
+    CSQS("Theorem 1, one position of (3), at ℓ = 100"),
     IMPLIED,
     assuming=(POSITIVE,),
     false={"target": [1 / 512] * 512, "draft": [1 / 512] * 512, "k": 512},
@@ -165,7 +164,7 @@ def informative():
 
 @theorem(
     "lattice.rejections",
-    Source(CSQS, "Theorem 1, where the random K_n is printed outside the expectation"),
+    CSQS("Theorem 1, where the random K_n is printed outside the expectation"),
     CORRECTED,
     assuming=(POSITIVE_TREE,),
     tight=ONE_PREFIX,
@@ -183,7 +182,7 @@ def rejections():
     return le(sides.tree_rejections, sides.tree_bound_published)  # E[N_rej] over a tree of rows ≤ Σ_n E[…]
 
 
-@theorem("lattice.rejections_sharp", Source(CSQS, "Theorem 1"), NEW, assuming=(POSITIVE_TREE,), tight=THREE_TOKENS)
+@theorem("lattice.rejections_sharp", CSQS("Theorem 1"), NEW, assuming=(POSITIVE_TREE,), tight=THREE_TOKENS)
 def rejections_sharp():
     """E[N_rej] ≤ Σ_n E_{prefix ~ p}[TV(q_n, p_n) + dropped_n + D_n], D = i(K − i)/(Kℓ), i = min(ℓ, ⌊K/2⌋).
 
@@ -192,9 +191,7 @@ def rejections_sharp():
     return le(sides.tree_rejections, sides.tree_bound_sharp)  # the same with D for K/(4ℓ)
 
 
-@theorem(
-    "lattice.quantize", Source(CSQS, "Alg. 2, renormalised as in (17)"), CORRECTED, assuming=(POSITIVE,), tight=HALVES
-)
+@theorem("lattice.quantize", CSQS("Alg. 2, renormalised as in (17)"), CORRECTED, assuming=(POSITIVE,), tight=HALVES)
 def quantize(draft, k, resolution):
     """|Σ_i ⌊ℓ q̄_i + ½⌋ − ℓ| ≤ ⌊K/2⌋: one correction of an entry by 1 is enough.
 
@@ -206,7 +203,7 @@ def quantize(draft, k, resolution):
 
 @theorem(
     "lattice.quantize_printed",
-    Source(CSQS, "Alg. 2 as printed, the kept part not renormalised"),
+    CSQS("Alg. 2 as printed, the kept part not renormalised"),
     MISPRINT,
     assuming=(POSITIVE,),
     false={"draft": [0.25, 0.25, 0.25, 0.25], "k": 1, "resolution": 100},
@@ -222,7 +219,7 @@ def quantize_printed(draft, k, resolution):
 
 @theorem(
     "conformal.update",
-    Source(CSQS, "(8) and Algorithm 1, line 12 with the rejected position's own dropped mass"),
+    CSQS("(8) and Algorithm 1, line 12 with the rejected position's own dropped mass"),
     CORRECTED,
     tight=TWO_BATCHES,
 )
@@ -237,7 +234,7 @@ def update():
 
 @theorem(
     "conformal.resampled",
-    Source(CSQS, "Algorithm 1, line 12 by its formula, for the sum of Theorem 1; its words say the repair"),
+    CSQS("Algorithm 1, line 12 by its formula, for the sum of Theorem 1; its words say the repair"),
     MISPRINT,
     assuming=(SMALL,),
     false={"drafts": EASY_THEN_FLAT, "accepted": [1] * 100, "epsilon": 0.005, "learning_rate": 1.0, "threshold": 0.0},
@@ -261,7 +258,7 @@ def resampled():
 
 @theorem(
     "conformal.kept",
-    Source(CSQS, "Algorithm 1, line 12 with the rejected position's own dropped mass"),
+    CSQS("Algorithm 1, line 12 with the rejected position's own dropped mass"),
     CORRECTED,
     assuming=(FIRST,),
     tight={**LATE_DROP, "drafts": [[PEAKED_ROW], [FLAT_ROW]], "accepted": [0, 0]},
@@ -281,7 +278,7 @@ def kept():
 
 @theorem(
     "conformal.accepted",
-    Source(CSQS, "Theorem 2 with Algorithm 1, line 12 as printed"),
+    CSQS("Theorem 2 with Algorithm 1, line 12 as printed"),
     NEW,
     assuming=(FIRST,),
     tight={**LATE_DROP, "drafts": [[PEAKED_ROW, FLAT_ROW]], "accepted": [2]},
@@ -300,7 +297,7 @@ def accepted():
 
 @theorem(
     "conformal.regret",
-    Source(CSQS, "Theorem 2, (9), for any η > 0, as printed"),
+    CSQS("Theorem 2, (9), for any η > 0, as printed"),
     PRINTED,
     false={"drafts": [[1 / 200] * 200] * 2, "epsilon": 0.001, "learning_rate": 10.0, "threshold": 0.0},
 )
@@ -320,7 +317,7 @@ def regret():
 
 @theorem(
     "conformal.regret_small_step",
-    Source(CSQS, "Theorem 2, (9)"),
+    CSQS("Theorem 2, (9)"),
     CORRECTED,
     assuming=(SMALL,),
     tight=LATE_DROP,
@@ -338,13 +335,7 @@ def regret_small_step():
 
 
 @theorem(
-    "conformal.regret_sharp",
-    Source(CSQS, "Theorem 2, (9)"),
-    NEW,
-    assuming=(FIRST,),
-    tight=LATE_DROP,
-    ratio=TIGHT,
-    ceiling=1.0,
+    "conformal.regret_sharp", CSQS("Theorem 2, (9)"), NEW, assuming=(FIRST,), tight=LATE_DROP, ratio=TIGHT, ceiling=1.0
 )
 def regret_sharp():
     """mean d_n ≤ ε + (τ₁ + η(1 − ε))/(ηT) for every η and V; at τ₁ = 0, Σ d_n ≤ εT + 1 − ε.
@@ -359,7 +350,7 @@ def regret_sharp():
 
 @theorem(
     "conformal.telescope",
-    Source(CSQS, "Lemma 2 without the absolute value"),
+    CSQS("Lemma 2 without the absolute value"),
     CORRECTED,
     tight=LATE_DROP,
     condition=conformal_sides.roundings,
@@ -374,7 +365,7 @@ def telescope():
 
 @theorem(
     "conformal.telescope_printed",
-    Source(CSQS, "Lemma 2, (25)"),
+    CSQS("Lemma 2, (25)"),
     MISPRINT,
     false={"drafts": PEAKED, "epsilon": 0.25, "learning_rate": 1.0, "threshold": 0.0},
     condition=conformal_sides.roundings,
@@ -390,7 +381,7 @@ def telescope_printed():
 
 @theorem(
     "conformal.iterates_printed",
-    Source(CSQS, "Lemma 4, for all n ≥ 0 without a condition on τ₁, with (6) as printed"),
+    CSQS("Lemma 4, for all n ≥ 0 without a condition on τ₁, with (6) as printed"),
     MISPRINT,
     false={"drafts": PEAKED, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 2.0},
 )
@@ -406,7 +397,7 @@ def iterates_printed():
 
 @theorem(
     "conformal.iterates",
-    Source(CSQS, "Lemma 4, lower half"),
+    CSQS("Lemma 4, lower half"),
     CORRECTED,
     assuming=(FIRST,),
     tight=LATE_DROP,
@@ -424,7 +415,7 @@ def iterates():
 
 @theorem(
     "conformal.iterates_upper_empty",
-    Source(CSQS, "Lemma 4, upper half, with (6) as printed"),
+    CSQS("Lemma 4, upper half, with (6) as printed"),
     CORRECTED,
     assuming=(Assumption("τ₁ ≤ 1 + ηε", conformal_sides.low_enough),),
     tight={"drafts": PEAKED, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 1.0},
@@ -440,7 +431,7 @@ def iterates_upper_empty():
 
 @theorem(
     "conformal.iterates_upper",
-    Source(CSQS, "Lemma 4, upper half, with the top token kept, as in its proof's words"),
+    CSQS("Lemma 4, upper half, with the top token kept, as in its proof's words"),
     IMPLIED,
     false={"drafts": PEAKED * 8, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 0.0},
 )
@@ -457,7 +448,7 @@ def iterates_upper():
 
 @theorem(
     "conformal.regret_proof",
-    Source(CSQS, "(28), in the proof of Theorem 2; (30) follows"),
+    CSQS("(28), in the proof of Theorem 2; (30) follows"),
     PRINTED,
     tight={**LATE_DROP, "learning_rate": 1024.0},
     ratio=DROPPED / (1 + 3 / 1024),
@@ -474,9 +465,9 @@ def regret_proof():
 
 @theorem(
     "conformal.rate",
-    Source(CSQS, "(30), O(√T) in print, with its constants"),
+    CSQS("(30), O(√T) in print, with its constants"),
     NEW,
-    assuming=(Assumption("τ₁ ≥ −(c/√T)(1 − d/√T)", conformal_sides.first_high_enough),),
+    assuming=(Assumption("τ₁ ≥ −(c₂/√T)(1 − c₁/√T)", conformal_sides.first_high_enough),),
     tight={
         "drafts": [PEAKED_ROW, FLAT_ROW],
         "target_scale": 2**0.5 / 1024,
@@ -486,17 +477,17 @@ def regret_proof():
     ratio=TIGHT,
 )
 def rate():
-    """for ε = d/√T, η = c/√T: Σ d_n ≤ (d + τ₁/c)√T + 1 − d/√T = O(√T).
+    """Σ d_n ≤ (c₁ + τ₁/c₂)√T + 1 − c₁/√T = O(√T), with ε = c₁/√T and η = c₂/√T.
 
-    regret_sharp with ε = d/√T and η = c/√T, times T. (30) as printed, O(√T) from a fixed τ₁, is true by regret_proof,
+    regret_sharp with these ε and η, times T. (30) as printed, O(√T) from a fixed τ₁, is true by regret_proof,
     without the condition on τ₁. From a lower τ₁ the same bound holds, or Σ d_n = 0.
     """
-    return le(conformal_sides.summed, conformal_sides.rate_bound)  # Σ d_n ≤ (d + τ₁/c)√T + 1 - d/√T
+    return le(conformal_sides.summed, conformal_sides.rate_bound)  # Σ d_n ≤ (c₁ + τ₁/c₂)√T + 1 - c₁/√T
 
 
 @theorem(
     "lattice.allocate",
-    Source(CSQS, "Section 4, where ℓ = 100 is fixed"),
+    CSQS("Section 4, where ℓ = 100 is fixed"),
     NEW,
     assuming=(POSITIVE, Assumption("the competitor's bits are within the budget", sides.affordable)),
     tight={"draft": [0.5, 0.5], "budget_bits": 3.0, "k": 2, "resolution": 3},

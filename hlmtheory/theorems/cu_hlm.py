@@ -9,12 +9,12 @@ cu-hlm  x  y  x̂  p  q  D_TV(x, y)    ½ Σ_{i>k} |x_i - x̂_i|  the same
 ℓ(z) = ln(1 + e^{ηz})/η; Û(k) = 2 Δ_k/Σ_i q_i ℓ(p_i/q_i - 1), Ū(k) its bound in (23), and D the denominator there. T̂ =
 TV(q̂, p). U(k, t) = 2 Δ_k/T at token t is the bound of (20), η* the least η with D ≤ 2 q_d β_d. s_v is the probability
 that draft v skips verification, S_t the hybrid system's distribution of token t. M, B, b_prob, W, SNR, R, f and Bias,
-(17), are the paper's. Only here: I, the range of u that R covers, or in ``channel.latency`` the mutual information;
-law, what is emitted; ε, tolerance of Bias, 2 TV(law, p); δ, a value of TV(q, p). Under fading S is the SNR, m its mean,
-f its density and κ the Rician factor.
+(17), are the paper's. Only here: I, the range of u that R covers; law, what is emitted; ε, tolerance of Bias, 2
+TV(law, p); δ, a value of TV(q, p). Under fading ξ is the mean of the SNR, φ its density and κ the Rician factor.
 """
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -55,21 +55,21 @@ from hlmtheory.truncation.softplus import LN2, SHARPNESS, rejection_at, softplus
 from hlmtheory.verification import total_variation
 from hlmtheory.verification.rule import output_distribution
 
+CUHLM = partial(Source, "oh2025cuhlm")
 HALVES = {"target": [0.25, 0.75], "draft": [0.5, 0.5]}
-CUHLM = "oh2025cuhlm"
 PERTURBED = {"logits": [1.0, 0.0, -1.0], "token": 1, "temperatures": [0.5, 2.0]}
 THIRDS = {"target": [0.5, 0.5, 0.0], "draft": [0.5, 0.0, 0.5]}
 SKIPPED = THIRDS | {"skip": [1.0, 0.0, 0.0]}
 NEXT = Assumption("k < V", truncation_sides.has_next)
 EXISTS = Assumption("r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected", truncation_sides.residual_exists)
 TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125], "k": 1}
-EXACT = Source("oh2025cuhlm", "(19)")
-PAPER = Source("oh2025cuhlm", "Prop. 1, (20)")
+EXACT = CUHLM("(19)")
+PAPER = CUHLM("Prop. 1, (20)")
 DIFFER = Assumption("target ≠ draft for every token", sizes_sides.all_differ)
-OFFLINE = Source("oh2025cuhlm", "(21)")
+OFFLINE = CUHLM("(21)")
 
 
-@theorem("verification.unbiased", Source("oh2025cuhlm", "(3); u-hlm (9), mended"), PRINTED, tight=HALVES)
+@theorem("verification.unbiased", CUHLM("(3); u-hlm (9), mended"), PRINTED, tight=HALVES)
 def unbiased(target, draft):
     """q_v (1 − β_v) + Σ_i q_i β_i r_v = p_v for every v: the overlap of the law with p is 1.
 
@@ -78,7 +78,7 @@ def unbiased(target, draft):
     return eq(law_overlap(output_distribution(target, draft), target), ones_side(target))
 
 
-@theorem("channel.payload", Source(CUHLM, "(4)"), PRINTED, tight={"vocabulary": 32_000, "bits_per_probability": 8})
+@theorem("channel.payload", CUHLM("(4)"), PRINTED, tight={"vocabulary": 32_000, "bits_per_probability": 8})
 def channel_payload(vocabulary, bits_per_probability):
     """B = V (b_prob + ⌈log₂ V⌉): 736,000 bits at V = 32,000 and 8 bits.
 
@@ -92,12 +92,12 @@ def channel_payload(vocabulary, bits_per_probability):
 
 @theorem(
     "channel.latency",
-    Source(CUHLM, "(5); u-hlm (3); guo2005mutual (1)"),
+    CUHLM("(5); u-hlm (3); guo2005mutual (1)"),
     PRINTED,
     tight={"bits": 736_000.0, "bandwidth_hz": 10e6, "snr": 10.0},
 )
 def latency(bits, bandwidth_hz, snr):
-    """B/(W log₂(1 + SNR)) = B/(W I), mutual information I = ∫₀^SNR mmse(s) ds/ln 2, mmse(s) = 1/(1 + s).
+    """B/(W log₂(1 + SNR)) = B ln 2/(W ∫₀^SNR mmse(s) ds), the minimum mean square error mmse(s) = 1/(1 + s).
 
     The mutual information of a Gaussian input over Gaussian noise grows with the SNR at the rate of the minimum mean
     square error of the input's estimate, 1/(1 + s) (I-MMSE). The right side integrates this by quadrature and uses
@@ -118,33 +118,34 @@ def latency(bits, bandwidth_hz, snr):
 
 @theorem(
     "channel.rayleigh_mean",
-    Source(CUHLM, "(5) under Rayleigh fading, Table II, Fig. 10a"),
+    CUHLM("(5) under Rayleigh fading, Table II, Fig. 10a"),
     NEW,
     tight={"mean_snr": 1.0, "cut": 1e-12, "width": 1e6},
     error=lambda mean_snr, cut, width: strip(mean_snr, 0.0, cut, width).error,
 )
 def rayleigh_mean(mean_snr, cut, width):
-    """S constant in a transfer: E[1/log₂(1+S); a ≤ S ≤ b] ≥ ln 2 f(0) e^{−b/m} ln(b/a), infinite as a → 0.
+    """E[1/log₂(1 + SNR); cut ≤ SNR ≤ top] ≥ ln 2 φ(0) e^{−top/ξ} ln(top/cut), with one SNR for a transfer; infinite as
+    cut → 0.
 
-    m = ``mean_snr``, κ = 0 here, a = ``cut``, b = a · ``width``. f(s) = (1+κ)/m e^{-κ-(1+κ)s/m} I₀(·) ≥ f(0)
-    e^{-(1+κ)s/m}, as I₀ ≥ 1. As log₂(1+s) ≤ s/ln 2, the integrand is at least ln 2 f(0) e^{-(1+κ)b/m}/s on [a, b], and
-    ∫_a^b f/log₂(1+s) ds ≥ ln 2 f(0) e^{-(1+κ)b/m} ln(b/a). With b fixed and a → 0 this is unbounded:
-    the mean latency is infinite at every mean SNR and every κ, and a run's throughput tends to 0, unless blocks in
-    outage are dropped. E[T_step] in flexspec (2) would be infinite too, were its R_n, which has no law there, Rayleigh.
+    ξ = ``mean_snr``, κ = 0 here, top = cut · ``width``. φ(s) = (1+κ)/ξ e^{-κ-(1+κ)s/ξ} I₀(·) ≥ φ(0) e^{-(1+κ)s/ξ}, as
+    I₀ ≥ 1. As log₂(1+s) ≤ s/ln 2, the integrand is at least ln 2 φ(0) e^{-(1+κ)top/ξ}/s on [cut, top], and its integral
+    at least ln 2 φ(0) e^{-(1+κ)top/ξ} ln(top/cut). With top fixed and cut → 0 this is unbounded: the mean latency is
+    infinite at every mean SNR and every κ, and a run's throughput tends to 0, unless blocks in outage are dropped.
+    E[T_step] in flexspec (2) would be infinite too, were its R_n, which has no law there, Rayleigh.
     """
     return le(growth(mean_snr, 0.0, cut, width), strip(mean_snr, 0.0, cut, width).value)
 
 
 @theorem(
     "channel.rician_mean",
-    Source(CUHLM, "(5) under Rician fading, Fig. 10b"),
+    CUHLM("(5) under Rician fading, Fig. 10b"),
     NEW,
     tight={"mean_snr": 1.0, "k_factor": 10.0, "cut": 1e-14, "width": 1e6},
     error=lambda mean_snr, k_factor, cut, width: strip(mean_snr, k_factor, cut, width).error,
 )
 def rician_mean(mean_snr, k_factor, cut, width):
-    """S constant in a transfer: E[1/log₂(1+S); a ≤ S ≤ b] ≥ ln 2 f(0) e^{−(1+κ)b/m} ln(b/a), f(0) = (1+κ)e^{−κ}/m;
-    infinite as a → 0.
+    """E[1/log₂(1 + SNR); cut ≤ SNR ≤ top] ≥ ln 2 φ(0) e^{−(1+κ)top/ξ} ln(top/cut), φ(0) = (1+κ)e^{−κ}/ξ, with one SNR
+    for a transfer; infinite as cut → 0.
 
     Proved with channel.rayleigh_mean.
     """
@@ -153,14 +154,14 @@ def rician_mean(mean_snr, k_factor, cut, width):
 
 @theorem(
     "channel.finite_mean",
-    Source(CUHLM, "Table II, an average latency under Rayleigh fading"),
+    CUHLM("Table II, an average latency under Rayleigh fading"),
     IMPLIED,
     false={"mean_snr": 0.01, "cut": 1e-30, "bound": 1381.0},
 )
 def finite_mean(mean_snr, cut, bound):
-    """S constant in a transfer: E[1/log₂(1 + S); S ≥ cut] stays below some bound for every cut.
+    """E[1/log₂(1 + SNR); SNR ≥ cut] stays below some bound for every cut, with one SNR for a transfer.
 
-    False: by channel.rayleigh_mean with b fixed and a → 0, the mean above a small enough cut exceeds any bound.
+    False: by channel.rayleigh_mean with top fixed and cut → 0, the mean above a small enough cut exceeds any bound.
     Instead: channel.rayleigh_mean.
     """
     return le(Rayleigh(mean_snr).inverse_efficiency(cut).value, checked(DOMAINS, bound=bound)[1])
@@ -168,12 +169,12 @@ def finite_mean(mean_snr, cut, bound):
 
 @theorem(
     "channel.throughput_means",
-    Source(CUHLM, "(6) and Section V-A, u-hlm (4) and IV, read as one quantity"),
+    CUHLM("(6) and Section V-A, u-hlm (4) and IV, read as one quantity"),
     IMPLIED,
     false={"times_s": [1.0, 3.0]},
 )
 def throughput_means():
-    """n/Σt = Σ(1/t)/n: the throughput of a sequence is the mean throughput of its rounds.
+    """rounds/Σ seconds = mean of 1/seconds: the throughput of a sequence is the mean throughput of its rounds.
 
     False: by ``throughput`` the two means differ unless all rounds take the same time.
     """
@@ -182,7 +183,7 @@ def throughput_means():
 
 @theorem(
     "uncertainty.sampled",
-    Source("oh2025cuhlm", "(8), (9), u-hlm (7): the mean of u over the sampled tokens"),
+    CUHLM("(8), (9), u-hlm (7): the mean of u over the sampled tokens"),
     IMPLIED,
     tight=PERTURBED,
     condition=coldness,
@@ -199,7 +200,7 @@ def sampled():
 # The target model leaves token 2 at once, and the hybrid system stays there.
 @theorem(
     "skipping.sequence",
-    Source("oh2025cuhlm", "(10); u-hlm (8)"),
+    CUHLM("(10); u-hlm (8)"),
     NEW,
     tight={
         "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
@@ -222,7 +223,7 @@ def sequence():
 # After token 2 the draft model is wrong and skips verification; only verification can emit token 2.
 @theorem(
     "skipping.overlap",
-    Source("oh2025cuhlm", "(10); u-hlm (8)"),
+    CUHLM("(10); u-hlm (8)"),
     NEW,
     tight={
         "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
@@ -232,7 +233,7 @@ def sequence():
     ceiling=1.0,
 )
 def overlap(target_chain, draft_chain, skip_chain):
-    """TV(law of the text, target model's) ≤ 1 − E_x Π_t min(1, S_t(x_t)/p_t(x_t)), x ~ the target model.
+    """TV(law of the text, target model's) ≤ 1 − E[Π_t min(1, S_t/p_t)] over texts of the target model.
 
     Two laws have 1 - TV = Σ_x min(Π_t p_t, Π_t S_t) ≥ Σ_x Π_t min(p_t, S_t) = E_{x~p} Π_t min(1, S_t/p_t).
     """
@@ -247,7 +248,7 @@ def overlap(target_chain, draft_chain, skip_chain):
 
 @theorem(
     "shared_seed.skip_as_verified",
-    Source("oh2025cuhlm", "the threshold (10), kept where a shared seed replaces rejection sampling"),
+    CUHLM("the threshold (10), kept where a shared seed replaces rejection sampling"),
     IMPLIED,
     false=SKIPPED,
 )
@@ -263,7 +264,7 @@ def skip_as_verified():
 
 @theorem(
     "skipping.mean_rejection",
-    Source("oh2025cuhlm", "(11), proof of Theorem 1; u-hlm (10), mended"),
+    CUHLM("(11), proof of Theorem 1; u-hlm (10), mended"),
     PRINTED,
     tight={"target": [0.0, 1.0], "draft": [0.5, 0.5]},
     ceiling=1.0,
@@ -279,7 +280,7 @@ def mean_rejection():
 
 @theorem(
     "skipping.threshold",
-    Source("oh2025cuhlm", "(12), (14); u-hlm (11), (14)"),
+    CUHLM("(12), (14); u-hlm (11), (14)"),
     PRINTED,
     tight={"slope": 0.5, "intercept": -0.25, "non_acceptance": 0.5},
     condition=lambda intercept: 1.0 + abs(intercept),
@@ -295,7 +296,7 @@ def threshold(slope, intercept, non_acceptance):
 
 @theorem(
     "skipping.holder",
-    Source("oh2025cuhlm", "Theorem 1, (13); u-hlm Theorem 1, (13)"),
+    CUHLM("Theorem 1, (13); u-hlm Theorem 1, (13)"),
     PRINTED,
     tight={
         "cell_probabilities": [(2 * cell + 1) / 64**2 for cell in range(64)],
@@ -321,7 +322,7 @@ def holder(cell_probabilities, slope, intercept, non_acceptance):
 
 @theorem(
     "skipping.risk_is_tv",
-    Source("oh2025cuhlm", "Theorem 1, the exact form of R; u-hlm (12)"),
+    CUHLM("Theorem 1, the exact form of R; u-hlm (12)"),
     NEW,
     tight={"target": [0.25, 0.75], "draft": [0.5, 0.5], "skip": [1.0, 0.0]},
 )
@@ -340,7 +341,7 @@ def risk_is_tv(target, draft, skip):
 
 @theorem(
     "skipping.averse_threshold",
-    Source("oh2025cuhlm", "(14) and below; u-hlm (14)"),
+    CUHLM("(14) and below; u-hlm (14)"),
     PRINTED,
     tight={"slope": 0.5, "intercept": -0.25, "non_acceptance": 0.5},
 )
@@ -355,7 +356,7 @@ def averse_threshold(slope, intercept, non_acceptance):
 
 @theorem(
     "truncation.monotone",
-    Source("oh2025cuhlm", "(15), (20)"),
+    CUHLM("(15), (20)"),
     NEW,
     assuming=(NEXT,),
     tight={"draft": [0.002] * 500 + [0.0] * 500, "k": 0},
@@ -376,7 +377,7 @@ def monotone(draft, k):
 
 @theorem(
     "truncation.bias_identity",
-    Source("oh2025cuhlm", "(17), below (18), Fig. 6"),
+    CUHLM("(17), below (18), Fig. 6"),
     NEW,
     assuming=(EXISTS,),
     tight=TIGHT,
@@ -399,7 +400,7 @@ def bias_identity(target, draft, k):
     return eq(left, in_kind(xp, xp.where(mass > 0, mass * xp.sum(xp.abs(true - distorted), axis=-1), 0.0), kind))
 
 
-@theorem("truncation.certificate", Source("oh2025cuhlm", "(17), improves on (20)-(24)"), NEW, tight=TIGHT, ceiling=2.0)
+@theorem("truncation.certificate", CUHLM("(17), improves on (20)-(24)"), NEW, tight=TIGHT, ceiling=2.0)
 def certificate(target, draft, k):
     """Bias ≤ 2 Δ_k: known to the device before anything is sent.
 
@@ -412,7 +413,7 @@ def certificate(target, draft, k):
 
 @theorem(
     "truncation.certificate_by_draft",
-    Source("oh2025cuhlm", "(17), improves on (20)-(24)"),
+    CUHLM("(17), improves on (20)-(24)"),
     NEW,
     tight={"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "top_k": [2, 1, 2]},
     ceiling=2.0,
@@ -432,7 +433,7 @@ def certificate_by_draft(target, draft, top_k):
 
 @theorem(
     "truncation.bias_worst",
-    Source("oh2025cuhlm", "(17), (24)"),
+    CUHLM("(17), (24)"),
     NEW,
     tight={"target": [0.5, 0.3125, 0.1875], "draft": [0.5625, 0.3125, 0.125], "k": 1},
     ceiling=2.0,
@@ -454,7 +455,7 @@ def bias_worst(target, draft, k):
 
 @theorem(
     "truncation.monotone_distortion",
-    Source("oh2025cuhlm", "(19), were it solved by bisection"),
+    CUHLM("(19), were it solved by bisection"),
     IMPLIED,
     assuming=(NEXT, EXISTS),
     false={"target": [22 / 39, 13 / 39, 4 / 39], "draft": [21 / 39, 13 / 39, 5 / 39], "k": 0},
@@ -549,7 +550,7 @@ def tvd_sharp(target, draft, k):
 
 @theorem(
     "truncation.worst_case",
-    Source("oh2025cuhlm", "Prop. 1, (20)"),
+    CUHLM("Prop. 1, (20)"),
     NEW,
     assuming=(Assumption("0 < TV(q, p) ≤ the mass that is sent", worst_case_sides.sent_mass_suffices),),
     tight={"target": [0.4375, 0.3125, 0.125, 0.125], "draft": [0.5, 0.25, 0.125, 0.125], "k": 1},
@@ -620,7 +621,7 @@ def offline_least(distortion_tolerance, targets, drafts):
 
 @theorem(
     "truncation.softplus",
-    Source("oh2025cuhlm", "(22) and below"),
+    CUHLM("(22) and below"),
     PRINTED,
     tight={"target": [0.5, 0.5], "draft": [0.5, 0.5], "sharpness": 2.0},
 )
@@ -637,7 +638,7 @@ def softplus(target, draft, sharpness):
 
 @theorem(
     "truncation.softplus_value",
-    Source("oh2025cuhlm", "(22) and below"),
+    CUHLM("(22) and below"),
     PRINTED,
     tight={"target": [0.25, 0.25, 0.5], "draft": [0.5, 0.25, 0.25], "sharpness": 2.0},
     condition=softplus_sides.flatness,
@@ -658,7 +659,7 @@ def softplus_value(target, draft, sharpness):
 
 @theorem(
     "truncation.online_bound",
-    Source("oh2025cuhlm", "Prop. 2, (23), there with <"),
+    CUHLM("Prop. 2, (23), there with <"),
     PRINTED,
     tight={"target": [0.9375, 0.0625], "draft": [0.9375, 0.0625], "sharpness": 2.0**-10, "token": 0, "k": 0},
     ratio=0.9375 + 0.0625 * math.log1p(math.exp(-(2.0**-10))) / LN2,
@@ -676,7 +677,7 @@ def online_bound():
 # A draft that is rejected (β_d = 1/80), and ln 2/η = 0.035: the residual is one token, and its distortion is 1.
 @theorem(
     "truncation.online_gap",
-    Source("oh2025cuhlm", "Fig. 8, where Ū is an upper bound of the TVD, read without its moderate η"),
+    CUHLM("Fig. 8, where Ū is an upper bound of the TVD, read without its moderate η"),
     IMPLIED,
     false={
         "target": [0.6171875, 0.1953125, 0.1875],
@@ -699,7 +700,7 @@ def online_gap(target, draft, k, token, sharpness):
 
 @theorem(
     "truncation.online_safe",
-    Source("oh2025cuhlm", "Prop. 2, (23)"),
+    CUHLM("Prop. 2, (23)"),
     NEW,
     assuming=(Assumption("D ≤ 2 max(Δ_k, q_d β_d)", softplus_sides.safe),),
     tight={**softplus_sides.TIGHT, "sharpness": 1.6278145318315138},  # η*(0.625, 0.2), rounded up
@@ -718,7 +719,7 @@ def online_safe(target, draft, k, token, sharpness):
 
 @theorem(
     "truncation.online_certified",
-    Source("oh2025cuhlm", "Prop. 2, (23)"),
+    CUHLM("Prop. 2, (23)"),
     NEW,
     assuming=(Assumption("q_d β_d > 0", softplus_sides.is_rejected),),
     tight=softplus_sides.TIGHT,
@@ -738,7 +739,7 @@ def online_certified(target, draft, k, token):
 
 @theorem(
     "truncation.online",
-    Source("oh2025cuhlm", "Remark 3, (24), with the distortion for the estimated distortion"),
+    CUHLM("Remark 3, (24), with the distortion for the estimated distortion"),
     IMPLIED,
     false={
         "target": [0.5, 0.20875, 0.10375, 0.09375, 0.09375],
@@ -763,7 +764,7 @@ def online(target, draft, token, sharpness):
 
 @theorem(
     "truncation.size_certified",
-    Source("oh2025cuhlm", "(24)"),
+    CUHLM("(24)"),
     NEW,
     tight={"target": [0.4502, 0.2998, 0.25], "draft": [0.5, 0.2998, 0.2002]},
     ratio=0.996,
@@ -779,7 +780,7 @@ def size_certified(target, draft):
 
 @theorem(
     "truncation.online_direction",
-    Source("oh2025cuhlm", "below (24)"),
+    CUHLM("below (24)"),
     PRINTED,
     tight={"target": [0.75, 0.25, 0.0], "draft": [0.625, 0.25, 0.125], "token": 0, "k": 1, "sharpness": 5.0},
 )
@@ -797,7 +798,7 @@ def online_direction(target, draft, token, k, sharpness):
 
 @theorem(
     "truncation.online_direction_worst",
-    Source("oh2025cuhlm", "below (24)"),
+    CUHLM("below (24)"),
     NEW,
     assuming=(Assumption("d is among the k sent, and β_d > 0", worst_case_sides.draft_is_sent),),
     tight={"target": [0.4375, 0.375, 0.1875], "draft": [0.5, 0.375, 0.125], "token": 0, "k": 1},

@@ -5,10 +5,11 @@ and E(K) the mean tokens of a round with K drafts, at most K_max: ETGR(K) = E(K)
 Draft i is accepted with probability α_i given that those before it are, or γ if that is the same for all; τ drafts are.
 γ̂ is the paper's running mean of τ/K, and K̂ the length that is best for it. E(K) counts the server's own token too, as
 Algorithm 2 does with 1 + γ̂K; (2) and (11) have E[τ | K] = E(K) - 1 in its place. R is the link's bit/s (R_n), O
-(O_header) and b the bits of a header and of a token; F₀ and m₀ are what F and M are without these. Only here: a, c and
-v of ``stationary``. Algorithm 2 writes q for the target model's distribution, here p; q is the draft's. On III-C are
-``verification.update_floor`` and ``update_ceiling`` in ``ours_rounds``. (2) and (7) to (11) define the tokens and
-seconds of a round, F and M, and the aim: definitions, which have no claim; results printed on them are the refuted two.
+(O_header) and b the bits of a header and of a token; F₀ and m₀ are what F and M are without these. Only here: h, c and
+ζ of ``stationary``. Algorithm 2 writes q for the target model's distribution, here p; q is the draft's. (2) and (7) to
+(11) define the tokens and seconds of a round, F and M, and the aim: definitions, which have no claim; results printed
+on them are the refuted two. In other files: on III-C the three ``verification.update_*``, in ``ours_rounds``; on plans
+with skips and messages the five ``policy.user_*``, in ``ours_plans``.
 """
 
 from functools import partial
@@ -27,7 +28,7 @@ from hlmtheory.sides.host import host_side
 from hlmtheory.verification import expected_tokens
 from hlmtheory.verification.rule import greedy_output_distribution, total_variation
 
-DRAFT_LENGTH_PAPER = "li2025flexspec"
+FLEXSPEC = partial(Source, "li2025flexspec")
 PROFILE = ("acceptances", "fixed", "marginal")
 side = partial(
     host_side,
@@ -58,7 +59,7 @@ LINKS = tuple(HEADER)
 
 @theorem(
     "draft_length.unimodal",
-    Source(DRAFT_LENGTH_PAPER, "(11)"),
+    FLEXSPEC("(11)"),
     NEW,
     tight={"acceptances": [0.5, 1.0, 0.25], "fixed": 1.0, "marginal": 0.25},
 )
@@ -78,45 +79,45 @@ def unimodal():
 
 @theorem(
     "draft_length.stationary",
-    Source(DRAFT_LENGTH_PAPER, "(11)"),
+    FLEXSPEC("(11)"),
     NEW,
     assuming=(Assumption("0 < γ < 1 and F > M > 0", side(draft_length_sides.interior, *LINK, test=True)),),
     tight=CASE,
     condition=side(draft_length_sides.digits_lost, *LINK),
 )
 def stationary():
-    """at K* = v/a − 1, e^v − 1 − v = c, a draft's relative gain equals its relative cost.
+    """at K* = ζ/h − 1, e^ζ − 1 − ζ = c, a draft's relative gain equals its relative cost.
 
-    a = -ln γ, c = a (F/M - 1), and v > 0 is the root of e^v - 1 - v = c. With x = K + 1, E is proportional to 1 -
-    e^{-ax} and T(K) = F + K M to x + c/a. At v = ax, e^v = 1 + v + c, so a e^{-ax}/(1 - e^{-ax}) = a/(e^v - 1) = a/(v +
-    c) = 1/(x + c/a): gain and cost are equal.
+    h = -ln γ, c = h (F/M - 1), and ζ > 0 is the root of e^ζ - 1 - ζ = c. With x = K + 1, E is proportional to 1 -
+    e^{-hx} and T(K) = F + K M to x + c/h. At ζ = hx, e^ζ = 1 + ζ + c, so h e^{-hx}/(1 - e^{-hx}) = h/(e^ζ - 1) = h/(ζ +
+    c) = 1/(x + c/h): gain and cost are equal.
     """
     return eq(side(draft_length_sides.gain_of_a_draft, *LINK), side(draft_length_sides.cost_of_a_draft, *LINK))
 
 
 @theorem(
     "draft_length.optimal",
-    Source(DRAFT_LENGTH_PAPER, "(11)"),
+    FLEXSPEC("(11)"),
     NEW,
     assuming=(IN_RANGE,),
     tight={**CASE, "draft_length": 4, "max_draft_length": 16},
 )
 def optimal():
-    """ETGR(K) ≤ ETGR(K*) for every K in 1..K_max, K* the better neighbour of v/a − 1, clamped.
+    """ETGR(K) ≤ ETGR(K*) for every K in 1..K_max, K* the better neighbour of ζ/h − 1, clamped.
 
-    a = -ln γ and c = a (F/M - 1); v > 0 is the root of e^v - 1 - v = c, if c > 0. Let 0 < γ < 1 and M > 0. E(K)/T(K) is
-    proportional to f(x) = (1 - e^{-ax})/(x + c/a), x = K + 1: f' has the sign of 1 + ax + c - e^{ax}, which is concave
-    in x and equals c at x = 0. If c ≤ 0, it is negative for x > 0 (slope a - a e^{ax} < 0), so K* = 1. If c > 0, it has
-    one zero, at e^v - 1 - v = c with v = ax. f rises up to it and falls after it, so the best integer is next to it, or
-    the end of the range that is nearest. At the ends v/a - 1 means its limit: ∞ if γ > 0 and F > M, else -1. γ = 0:
+    h = -ln γ and c = h (F/M - 1); ζ > 0 is the root of e^ζ - 1 - ζ = c, if c > 0. Let 0 < γ < 1 and M > 0. E(K)/T(K) is
+    proportional to f(x) = (1 - e^{-hx})/(x + c/h), x = K + 1: f' has the sign of 1 + hx + c - e^{hx}, which is concave
+    in x and equals c at x = 0. If c ≤ 0, it is negative for x > 0 (slope h - h e^{hx} < 0), so K* = 1. If c > 0, it has
+    one zero, at e^ζ - 1 - ζ = c with ζ = hx. f rises up to it and falls after it, so the best integer is next to it, or
+    the end of the range that is nearest. At the ends ζ/h - 1 means its limit: ∞ if γ > 0 and F > M, else -1. γ = 0:
     E(K) = 1, and 1/T(K) never rises, so K* = 1. γ = 1: (K + 1)/(F + K M) has a derivative of the sign of F - M, so K* =
     K_max if F > M, else 1. M = 0 < γ: T(K) = F, and E(K) rises, so K* = K_max. For E(K) - 1, as (11) prints, take x = K
-    and c = a F/M: the best is next to v/a.
+    and c = h F/M: the best is next to ζ/h.
     """
     return le(etgr, draft_length_sides.best_rate)
 
 
-@theorem("draft_length.slower_shortens", Source(DRAFT_LENGTH_PAPER, "below (11), and on Fig. 2"), PRINTED, false=HEADER)
+@theorem("draft_length.slower_shortens", FLEXSPEC("below (11), and on Fig. 2"), PRINTED, false=HEADER)
 def slower_shortens():
     """a reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R).
 
@@ -143,7 +144,7 @@ def slower_shortens():
 
 @theorem(
     "draft_length.slower_shortens_if",
-    Source(DRAFT_LENGTH_PAPER, "below (11), from (8)"),
+    FLEXSPEC("below (11), from (8)"),
     CORRECTED,
     assuming=(Assumption("O_header/b ≤ T_fixed/T_marginal of what is not sent", draft_length_sides.small_header),),
     tight={**HEADER, "header_bits": 16.0},
@@ -161,7 +162,7 @@ def slower_shortens_if():
 
 @theorem(
     "draft_length.linear_adapts",
-    Source(DRAFT_LENGTH_PAPER, 'below (11), with E ≈ γK "for moderate values of K"; where K* shortens, by us'),
+    FLEXSPEC('below (11), with E ≈ γK "for moderate values of K"; where K* shortens, by us'),
     PRINTED,
     assuming=(Assumption("the best draft gets shorter", draft_length_sides.shrinks),),
     false={"acceptance": 0.5, "fixed": 10.0, "marginal": 1.0, "rise": 4.0, "max_draft_length": 3},
@@ -187,7 +188,7 @@ def linear_adapts():
 
 @theorem(
     "draft_length.linear_bonus",
-    Source(DRAFT_LENGTH_PAPER, "Algorithm 2"),
+    FLEXSPEC("Algorithm 2"),
     NEW,
     assuming=(IN_RANGE,),
     tight={**CASE, "draft_length": 16, "max_draft_length": 16},
@@ -202,7 +203,7 @@ def linear_bonus():
 
 @theorem(
     "draft_length.linear_optimal",
-    Source(DRAFT_LENGTH_PAPER, "Algorithm 2, were its approximation of (11) to lose nothing"),
+    FLEXSPEC("Algorithm 2, were its approximation of (11) to lose nothing"),
     IMPLIED,
     false={**CASE, "max_draft_length": 16},
 )
@@ -221,7 +222,7 @@ def linear_optimal(acceptance, fixed, marginal, max_draft_length):
 
 @theorem(
     "draft_length.regret",
-    Source(DRAFT_LENGTH_PAPER, "Algorithm 2"),
+    FLEXSPEC("Algorithm 2"),
     NEW,
     tight={"acceptance": 0.9, "believed": 0.8, "fixed": 43.20766091346, "marginal": 1.0, "max_draft_length": 40},
 )
@@ -239,12 +240,7 @@ def regret():
     return le(least_kept, kept)
 
 
-@theorem(
-    "verification.greedy",
-    Source("li2025flexspec", "Algorithm 2"),
-    NEW,
-    tight={"target": [0.75, 0.25], "draft": [0.5, 0.5]},
-)
+@theorem("verification.greedy", FLEXSPEC("Algorithm 2"), NEW, tight={"target": [0.75, 0.25], "draft": [0.5, 0.5]})
 def greedy(target, draft):
     """TV(law of Algorithm 2, p) = q_a (1 − p_a), a = argmax p: 0 only if p is one-hot or q_a = 0.
 
@@ -260,7 +256,7 @@ def greedy(target, draft):
 
 @theorem(
     "draft_length.tracker",
-    Source(DRAFT_LENGTH_PAPER, "Algorithm 2, argmax over K, were γ̂ the same for every K"),
+    FLEXSPEC("Algorithm 2, argmax over K, were γ̂ the same for every K"),
     IMPLIED,
     false={"acceptance": 0.8, "draft_length": 6, "other_length": 2},
     condition=lambda other_length: 1 + other_length,
@@ -278,7 +274,7 @@ def tracker(acceptance, other_length, draft_length):
 
 @theorem(
     "draft_length.tracker_in_use",
-    Source(DRAFT_LENGTH_PAPER, "Algorithm 2, 1 + γ̂K, and last line"),
+    FLEXSPEC("Algorithm 2, 1 + γ̂K, and last line"),
     IMPLIED,
     tight={"acceptance": 0.8, "draft_length": 6},
     condition=lambda draft_length: 1 + draft_length,
@@ -293,7 +289,7 @@ def tracker_in_use():
 
 @theorem(
     "draft_length.tracker_consistent",
-    Source(DRAFT_LENGTH_PAPER, "Algorithm 2, last line, corrected"),
+    FLEXSPEC("Algorithm 2, last line, corrected"),
     CORRECTED,
     tight={"acceptance": 0.8, "draft_length": 6},
     condition=lambda draft_length: 1 + draft_length,

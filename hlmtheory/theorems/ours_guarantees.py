@@ -295,9 +295,9 @@ def bill():
     ceiling=1.0,
 )
 def bill_largest(target, draft, skip, deviation):
-    """Σ q s β + Σ q (1 − s) β min(1, Δ/T) ≤ Σ q s β + min(S, (S/T) max_d Δ⁽ᵈ⁾), S = Σ q (1 − s) β.
+    """Σ q s β + Σ_d q_d (1 − s_d) β_d min(1, TV(q, q̂⁽ᵈ⁾)/T) ≤ Σ q s β + Λ min(1, max_d TV(q, q̂⁽ᵈ⁾)/T).
 
-    min(1, Δ⁽ᵈ⁾/T) ≤ min(1, max Δ/T) for each d that may be sent, and Σ_d q_d (1 - s_d) β_d = S.
+    Λ = Σ_d q_d (1 - s_d) β_d, and TV(q, q̂⁽ᵈ⁾) is at most the largest of the drafts d that may be sent.
     """
     left = bill_bound(target, draft, skip, deviation)
     xp, q, s, skipped, sent, tv = parts_side(target, draft, skip)
@@ -307,11 +307,11 @@ def bill_largest(target, draft, skip, deviation):
 
 @theorem("skipping.bill_device", PAPER, NEW, tight=BOTH, ceiling=1.0, condition=device_noise)
 def bill_device(target, draft, skip, decoded):
-    """bill ≤ A + (1 − A) max_d Δ⁽ᵈ⁾, A = Σ q s: the device knows it, whatever p.
+    """bill ≤ Σ q s + (1 − Σ q s) max_d TV(q, q̂⁽ᵈ⁾): the device knows it, whatever p.
 
-    Let Δ be the largest Δ⁽ᵈ⁾ of the drafts that may be sent, m = min(1, Δ/T), x = Σ q s β ≤ min(A, T). As x + S = T,
-    the bill is at most x + (T - x) m. If T ≤ A this is at most T ≤ A. Otherwise it is at most A + (T - A) m. For T ≥
-    Δ, (T - A) m = Δ (1 - A/T) ≤ Δ (1 - A). For T < Δ, (T - A) m = T - A ≤ Δ - A ≤ Δ (1 - A).
+    Let A = Σ q s, Δ be the largest TV(q, q̂⁽ᵈ⁾) of the drafts that may be sent, m = min(1, Δ/T), and x = Σ q s β ≤
+    min(A, T). As x + Λ = T, the bill is at most x + (T - x) m. If T ≤ A this is at most T ≤ A. Otherwise it is at most
+    A + (T - A) m. For T ≥ Δ, (T - A) m = Δ (1 - A/T) ≤ Δ (1 - A). For T < Δ, (T - A) m = T - A ≤ Δ - A ≤ Δ (1 - A).
     """
     return le(
         position_bill(target, draft, skip, decoded),
@@ -321,11 +321,11 @@ def bill_device(target, draft, skip, decoded):
 
 @theorem("skipping.bill_joint", PAPER, NEW, tight=SAFE_SKIPPED, ceiling=1.0, condition=device_noise)
 def bill_joint(target, draft, skip, decoded):
-    """TV(law of the token, p) ≤ Σ q s β + min(1 − A, max_d Δ⁽ᵈ⁾), A = Σ q s: a message costs Δ at a position, however
-    few of its drafts are sent.
+    """TV(law of the token, p) ≤ Σ q s β + min(1 − Σ q s, max_d TV(q, q̂⁽ᵈ⁾)): a message costs its TV(q, q̂⁽ᵈ⁾) once at
+    a position, however few of its drafts are sent.
 
-    By bill, bill_deviation and bill_largest TV(law, p) is at most Σ q s β + min(S, (S/T) max Δ). S is at most T, so
-    that the quotient is at most 1; and at most Σ q (1 - s) = 1 - A, since no β exceeds 1.
+    By bill, bill_deviation and bill_largest TV(law, p) is at most Σ q s β + Λ min(1, max TV(q, q̂⁽ᵈ⁾)/T). Λ is at most
+    T, so that Λ/T is at most 1; and at most Σ q (1 - s), since no β exceeds 1.
     """
     left = distance_side(target, draft, skip, decoded)
     xp, q, s, skipped, _, _ = parts_side(target, draft, skip)

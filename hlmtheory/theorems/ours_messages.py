@@ -89,7 +89,7 @@ def codec_certificate():
 
 @theorem("codec.cheapest_certificate", EACH, NEW, tight={**ROW, "token": 0}, ceiling=2.0)
 def cheapest_certificate():
-    """Σ |q − q̂| ≤ certified bias ≤ ε for the row decoded from the bytes of the cheapest codec.
+    """Σ |q − q̂| ≤ certified bias ≤ the tolerance, for the row decoded from the bytes of the cheapest codec.
 
     Σ |q - q̂| = 2 TV(q, q̂) = 2 Σ (q - q̂)⁺. On the support of a lattice, the entries that are rounded up lose
     nothing and the others their remainder; the rest loses all, or in a mixture what it has above its share. The
@@ -109,14 +109,14 @@ def cheapest_certificate():
     NEW,
     assuming=(
         Assumption(
-            "the competitor is on the menu, and Σ |q − q̂| ≤ ε − 10⁻⁹",
+            "the competitor is on the menu, and Σ |q − q̂| ≤ the tolerance − 10⁻⁹",
             codec_sides.side_side(codec_sides.competes, *AGAINST, dtype=np.bool_),
         ),
     ),
     tight={"draft": [0.9, 0.1], "bias_tolerance": 0.25, "k": 1, "resolution": 1, "width": 1},
 )
 def cheapest():
-    """bits of the cheapest codec ≤ bits of any top-k (k, b) and any lattice (K, ℓ) within ε.
+    """bits of the cheapest codec ≤ bits of any top-k (k, b_prob) and any lattice (K, ℓ) within the tolerance.
 
     Entries of the menu are tried by ascending bits, and one is left out only if a lower bound on its distance
     exceeds the tolerance. (1) least_distance: m entries have a unit or more and take at least max(m, ℓ Σ q - m)
@@ -124,7 +124,7 @@ def cheapest():
     Bounds: the sum of the n largest of some numbers f is at most n θ + Σ (f - θ)⁺ for every θ ≥ 0. (3) Top-k: the
     distance is E_k + Σ (q_i - μ)⁺ over the rest, μ = (rest + E_k)/(V - k). It is at least E_k, and it rises with
     E_k, so it is at least Δ_k of unrounded values; k = V is tried apart, and for it the second holds, Δ_V = 0. So of
-    each b the smallest k is found, and bits rise with k. Of all counts on the K largest entries with sum ℓ, the
+    each b_prob the smallest k is found, and bits rise with k. Of all counts on the K largest entries with sum ℓ, the
     choice's are nearest (lattice.nearest, with q in place of q̄), so a competitor with other counts is farther.
     """
     return le(
@@ -162,7 +162,7 @@ def text_gap():
 
 @theorem(
     "conformal.budget",
-    Source(c_sqs.CSQS, "(9), with a budget of dropped mass in place of the threshold"),
+    c_sqs.CSQS("(9), with a budget of dropped mass in place of the threshold"),
     NEW,
     tight=SPENT,
     ceiling=1.0,
@@ -180,7 +180,7 @@ def budget():
 
 @theorem(
     "conformal.hindsight",
-    Source(c_sqs.CSQS, "(6), with the threshold chosen afterwards"),
+    c_sqs.CSQS("(6), with the threshold chosen afterwards"),
     NEW,
     assuming=(Assumption("τ > 0", sides.is_positive),),
     tight={"drafts": TWO_ROWS, "supports": SPARED, "threshold": 0.25},
@@ -390,11 +390,12 @@ def partial_draft(target, draft, token, k):
     ceiling=2.0,
 )
 def partial_box_bias(target, draft, k, error):
-    """Bias ≤ 2 min(max T, max Σ (a − s b)⁺, max Σ (s b − a)⁺), log-probabilities within ±e; outer.
+    """Bias ≤ 2 min(max T, max Σ (γ − ω T/T̂)⁺, max Σ (ω T/T̂ − γ)⁺) over what the log-probabilities may have been before
+    they were quantised; an outer bound, not sharp.
 
-    Let a = (p - q)⁺, b = (p - q̂)⁺, s = T/T̂, T = Σ a, T̂ = Σ b. Then law - p = s b - a, whose sum is 0, so Bias = 2
-    Σ (a - s b)⁺ = 2 Σ (s b - a)⁺ ≤ 2 T. Bounds of a, b and s give bounds of each sum. Also a ≤ (l - l')⁺ + (p - l)
-    and b ≤ (l - q̂)⁺ + (p - l), where Σ (p - l) = 1 - Σ l. A token is sent if no more than k tokens, itself
+    T = Σ γ and T̂ = Σ ω. So law - p = ω T/T̂ - γ, whose sum is 0, and Bias = 2 Σ (γ - ω T/T̂)⁺ = 2 Σ (ω T/T̂ - γ)⁺ ≤ 2 T.
+    Bounds of γ, ω and T/T̂ give bounds of each sum. Also γ ≤ (l - l')⁺ + (p - l) and ω ≤ (l - q̂)⁺ + (p - l), where
+    Σ (p - l) = 1 - Σ l. A token is sent if no more than k tokens, itself
     included, can be as large; it is not sent if k others cannot be smaller. Otherwise q̂_v is q_v or μ. Where T̂ ≤
     2^-44 is possible, Bias may be 2 T by definition, and only Bias ≤ 2 T is used.
     """

@@ -140,7 +140,7 @@ EQUAL = field.CASE | {"target_pass": [1.0, 0.5, 0.0], "draft_pass": [0.0, 0.0, 0
     tight={"draft_times": [[4.0, 2.0]], "verify_times": [[1.0, 4.0]], "order": [1, 0]},
 )
 def batching_order(draft_times, verify_times, order):
-    """Johnson's rule at every decoding step is no slower than any fixed order.
+    """T_inf with Johnson's rule at every step ≤ T_inf with any fixed order.
 
     At each step, Johnson's rule gives the smallest makespan of two machines among all orders. So the sum of these
     minima is at most the sum for any choice of orders, the same at all steps or not.
@@ -495,9 +495,7 @@ def colocated_capacity():
     return eq(
         POLICY_side(colocated_sides.simulated_side, *QUEUE),
         POLICY_side(
-            lambda values: colocated_sides.at_length(values, int(values["draft_length"])),
-            *field.OWN,
-            "draft_length",
+            lambda values: colocated_sides.at_length(values, int(values["draft_length"])), *field.OWN, "draft_length"
         ),
     )
 
@@ -517,8 +515,7 @@ def colocated_gain_floor():
     """
     return le(
         POLICY_side(
-            lambda values: colocated_sides.at_length(values, colocated_sides.best_length(values, drafting=True)),
-            *LOADS,
+            lambda values: colocated_sides.at_length(values, colocated_sides.best_length(values, drafting=True)), *LOADS
         ),
         POLICY_side(colocated_sides.gain_side, *LOADS),
     )
@@ -564,13 +561,13 @@ def colocated_streamed(acceptance, draft_time, verify_time, round_trip):
     condition=fading_sides.quadrature_side,
 )
 def fading_cut(mean_snr, k_factor, bits, bandwidth_hz, server_s, worth_s, cut):
-    """mean cost of sending if S ≥ 2^{D/(W x)} − 1, x = μ β̂/θ − τ, ≤ that of any other SNR threshold; a message costs
-    its time, a skip μ β̂/θ.
+    """mean cost of sending where SNR ≥ 2^{B/(W (χ − τ))} − 1, nowhere if χ ≤ τ, ≤ that of any other SNR threshold; a
+    message costs its seconds, a skip χ.
 
-    For each SNR S, sending costs τ + D/(W log₂(1 + S)) seconds, which falls in S, and a skip costs μ β̂/θ. The
-    former is at most the latter exactly where W x log₂(1 + S) ≥ D with x = μ β̂/θ - τ > 0, that is S ≥ 2^{D/(W x)} -
-    1. So this cut takes the smaller cost at every S, and no rule has a smaller mean. Near S = 0 nothing is sent, and
-    the mean is at most μ β̂/θ.
+    At each SNR, sending costs τ + B/(W log₂(1 + SNR)) seconds, which falls as the SNR rises, and a skip costs χ: the
+    price of its risk, over the tokens a second of the plan. The former is at most the latter exactly where χ > τ and
+    W (χ - τ) log₂(1 + SNR) ≥ B, the threshold. So it takes the smaller cost at every SNR, and no rule has a smaller
+    mean. Where χ ≤ τ, or near SNR = 0, nothing is sent, and the mean is at most χ.
     """
     _, sent, seconds = fading_sides.fading_skip(Rician(mean_snr, k_factor), bits, bandwidth_hz, server_s, worth_s)
     left = seconds + worth_s * (1.0 - sent)
@@ -596,7 +593,7 @@ def fading_cut(mean_snr, k_factor, bits, bandwidth_hz, server_s, worth_s, cut):
     tight={name: ALONE[name] for name in (*BAND, "parts", "choice", "band_price")},
 )
 def band_price():
-    """Σ ω X of any plans and shares ≤ g(ν) = ν + Σ max_w [ω X*(w) − ν w], X* bounded by its chords.
+    """Σ ω X ≤ ν + Σ max_w [ω X*(w) − ν w] for any plans, shares and ν ≥ 0, X* bounded by its chords.
 
     For ν ≥ 0 and Σ w ≤ 1, Σ ω U(X) ≤ Σ (ω U(X) - ν w) + ν, and each term is at most its largest value over plans and
     shares. X* is bounded by its chords, on which the largest value is known in closed form; for shares below the
@@ -604,10 +601,7 @@ def band_price():
     """
     return le(
         SERVED_CLAIMS_side(
-            lambda values: float(values["weights"] @ competing_rates(on_the_band(values))),
-            *BAND,
-            "parts",
-            "choice",
+            lambda values: float(values["weights"] @ competing_rates(on_the_band(values))), *BAND, "parts", "choice"
         ),
         SERVED_CLAIMS_side(lambda values: bound(on_the_band(values), values["weights"]), *BAND, "band_price"),
     )
@@ -615,10 +609,10 @@ def band_price():
 
 @theorem("policy.served_price", POLICY_SOURCE, NEW, tight=ALONE)
 def served_price():
-    """Σ ω X of any plans, shares and order of service ≤ g(ν, η) = ν + η + Σ max_w [ω Y(w) − ν w].
+    """Σ ω X ≤ ν + ν′ + Σ max_w [ω Y(w) − ν w] for any plans, shares, order of service and ν, ν′ ≥ 0.
 
-    For ν, η ≥ 0, Σ w ≤ 1 and Σ X d ≤ 1, Σ ω X ≤ Σ (ω X - η X d - ν w) + ν + η. Each term is X (ω - η d) - ν w with X
-    ≤ E/(A + b z): at most ω (E - η σ/ω)⁺/(A + b z) - ν w, since d = σ/E. Of each plan with a positive worth this is
+    For ν, ν′ ≥ 0, Σ w ≤ 1 and Σ X d ≤ 1, Σ ω X ≤ Σ (ω X - ν′ X d - ν w) + ν + ν′. Each term is X (ω - ν′ d) - ν w with
+    X ≤ E/(A + b z): at most ω (E - ν′ σ/ω)⁺/(A + b z) - ν w, since d = σ/E. Of each plan with a positive worth this is
     convex in z, and 0 is; so their maximum Y is below its chords.
     """
     return le(
@@ -647,8 +641,8 @@ def server_response():
     tight=BY_PLACE | {"draft_length": [3], "skips": [0], "first": [1], "later": [[1], [0]], "mix": 1.0},
 )
 def user_bound():
-    """tokens per second of every mixture of plans, of any skips, lengths and messages by row and place, whose risk is
-    at most ρ a token ≤ θ + max over K of V_K⁺(θ, μ)/T_K, also if a skip is charged β̂ alone.
+    """tokens per second ≤ θ + max_K V_K⁺(θ, μ)/T_K for every mixture of plans, of any skips, lengths and messages by
+    row and place, whose risk is at most ρ a token; also if a skip is charged β̂ alone.
 
     Step 1, one value for rate and risk. Let n, t, r be the mean tokens, seconds and risk of a round, for a mixture of
     plans. If r ≤ ρ n, then n - θ t ≤ n - θ t - μ (r - ρ n) for every μ ≥ 0. The right side is linear in the shares
@@ -690,7 +684,7 @@ def user_optimum():
 
 @theorem("policy.user_rate", user_sides.SOURCE, NEW, tight=ONE_POSITION)
 def user_rate():
-    """tokens per second of the plan found, by enumeration of its rounds = the rate that the plan states.
+    """tokens per second of the plan found = the rate that it states, by enumeration of its rounds.
 
     Each place that is reached emits a token, and the bonus one more. Place 2 is reached with 1 - β of the rows that
     are sent, place i with Π_{1<j<i} α_j times as much. If β̂ = β and α_j is the mean acceptance, this is the law.
@@ -703,8 +697,7 @@ def user_rate():
 
 @theorem("policy.user_risk", user_sides.SOURCE, NEW, tight=ONE_POSITION, ceiling=1.0)
 def user_risk():
-    """TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the risk that
-    the plan states, if β̂ = β.
+    """mean TV(law of a token, p) of the plan found ≤ the risk that it states, if β̂ = β, by enumeration of its rounds.
 
     The rows of a position have equal hulls, so one message at each place. With A the share of its skipped drafts,
     the token's law is at most Σ q s β + min(1 - A, Δ) from p (``skipping.bill_joint``); each row is charged Δ, and
@@ -719,14 +712,12 @@ def user_risk():
 
 @theorem("policy.user_limit", user_sides.SOURCE, NEW, tight=ONE_POSITION)
 def user_limit():
-    """TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the limit, if
-    β̂ = β.
+    """mean TV(law of a token, p) of the plan found ≤ the limit, if β̂ = β, by enumeration of its rounds.
 
     Of the decisions that are seen, those that break the limit are never returned. K = 0 keeps every limit.
     """
     return le(
-        POLICY_law_side(user_sides.lawful_distance, *LAW),
-        POLICY_law_side(lambda values: float(values["limit"]), *LAW),
+        POLICY_law_side(user_sides.lawful_distance, *LAW), POLICY_law_side(lambda values: float(values["limit"]), *LAW)
     )
 
 

@@ -21,12 +21,12 @@ LIMITS = ("worst_slack", "tightest")
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Tallies of the certified claims by id, the commit and the date of their check, and that of the claims added."""
+    """Tallies of the certified claims by id, the commit and the date of their check, and those of claims added."""
 
     tallies: Mapping[str, Tally]
     commit: str
     date: str
-    later: str = ""
+    later: tuple[str, ...] = ()
 
     def completed(self, results: Results) -> Results:
         """Return the results with the certified tallies of the claims that they lack."""
@@ -42,18 +42,16 @@ class Certificate:
 
     @property
     def commits(self) -> str:
-        return f"commits {self.commit[:7]} and {self.later[:7]}" if self.later else f"commit {self.commit[:7]}"
+        named = [commit[:7] for commit in dict.fromkeys((self.commit, *self.later))]
+        return f"commit{'s' * (len(named) > 1)} {', '.join(named)}"
 
 
 def certificate() -> Certificate:
     """Return the certificate of this release, without claims that are withdrawn or whose outcome would now differ."""
     stored = json.loads(FILE.read_text(encoding="utf-8"))
     known, about = hlmtheory.all_claims(), stored["about"]
-    added = {
-        name: record
-        for name, record in stored.get("added", {}).items()
-        if name in known and record["statement"] == known[name].statement
-    }
+    now = {name: claim.statement for name, claim in known.items()}
+    added = {name: record for name, record in stored.get("added", {}).items() if record["statement"] == now.get(name)}
     tallies = {}
     for name, record in (added | stored["claims"]).items():
         if name in known:
@@ -62,7 +60,8 @@ def certificate() -> Certificate:
             tally = Tally(name, **counts | limits, kind="simulated")
             if tally.outcome == record["outcome"]:
                 tallies[name] = tally
-    return Certificate(tallies, about["commit"], about["date"], about.get("later", "") if added else "")
+    later = (*about["verdicts"], *[about.get("later", "")] * bool(added))
+    return Certificate(tallies, about["commit"], about["date"], later)
 
 
 def certificate_text(run: Mapping[str, Any], results: Results, former: str = "") -> str:
@@ -70,9 +69,8 @@ def certificate_text(run: Mapping[str, Any], results: Results, former: str = "")
     before = json.loads(former or "{}")
     added = {name: record for name, record in before.get("added", {}).items() if name not in tallies}
     about = {"commit": run["commits"].get("check", "unknown"), "date": run["created"][:10]}
-    about["versions"] = run.get("versions", {})
-    if added:
-        about["later"] = before["about"]["later"]
+    about |= {"versions": run.get("versions", {}), "verdicts": list(dict.fromkeys(run.get("added", {}).values()))}
+    about |= {"later": before["about"]["later"]} if added else {}
     return written(
         about, {name: entry(tally) for name, tally in tallies.items() if name in hlmtheory.all_claims()}, added
     )

@@ -28,7 +28,7 @@ from validation.printable import counted
 from validation.provenance import PAPERS
 from validation.report.citations import bibliography, bibtex, cite, in_print, relation_to_source
 from validation.report.publish import commit_of_check, published_pairs
-from validation.report.tables import KINDS, counterexample_text, plain_cells, table_row
+from validation.report.tables import KINDS, counterexample_text, law_text, plain_cells, table_row
 from validation.site.theory import measured
 
 if TYPE_CHECKING:
@@ -83,11 +83,12 @@ def _part(claim: Claim) -> int:
 
 
 def _shown_false(claim: Claim) -> str:
-    """Say the two sides of a false claim's counterexample, if they are numbers."""
+    """Say the two sides of a false claim's counterexample, if they are numbers, or its law."""
     verdict = None if claim.refuted is None else claim.check(claim.refuted)
     if verdict is None or np.size(verdict.lhs) != 1:
         return ""
-    return f" (false: {float(verdict.lhs):.4g} against {float(verdict.rhs):.4g})"
+    shown = law_text(claim) if claim.law else f"{float(verdict.lhs):.4g} against {float(verdict.rhs):.4g}"
+    return f" (false: {shown})"
 
 
 def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -> None:

@@ -168,7 +168,7 @@ def _files(root: Path) -> dict[Path, str]:
     record = _read_records(root)[0]
     former = (root / PLACE).read_text(encoding="utf-8") if (root / PLACE).exists() else ""
     return {
-        PLACE: certificate_text(record["run"], _results(record), former),
+        PLACE: certificate_text(record["run"] | {"added": record.get("added", {})}, _results(record), former),
         Path("figures", "claims.csv"): results_pages.claims_csv(published(root)),
     }
 

@@ -38,15 +38,8 @@ SYMBOLS = {
 }
 MISSING, UNPUBLISHED = "not checked", "not yet published"
 COLUMNS = (
-    "Outcome",
-    "Claim",
-    "Statement",
-    "Source",
-    "Origin",
-    "In scope",
-    "Worst slack",
-    "lhs/rhs: seen (known)",
-    "Vacuous",
+    *("Outcome", "Claim", "Statement", "Source", "Origin"),
+    *("In scope", "Worst slack", "lhs/rhs: seen (known)", "Vacuous"),
 )
 ROUNDING = 1e-12
 MARKER = "<!-- {} generated: {} -->"
@@ -85,10 +78,8 @@ def table_row(
         "vacuous": _share(tally.vacuous, in_scope) if tally and claim.ceiling is not None else "–",
         "violated": f"{tally.violated:,}" if tally else "0",
         "fails": _failing(tally),
-        "refuted": None if refuted is None else counterexample_text(claim, refuted),
-        "sides": None
-        if refuted is None
-        else {"≤": " > ", "=": " ≠ "}[claim.relation.value].join(_sides(claim, refuted)),
+        "refuted": refuted and counterexample_text(claim, refuted),
+        "sides": refuted and {"≤": " > ", "=": " ≠ "}[claim.relation.value].join(_sides(claim, refuted)),
     }
 
 
@@ -110,7 +101,15 @@ def pieces(statement: str) -> list[tuple[str, str]]:
 def counterexample_text(claim: Claim, instance: Instance, *, exact: bool = False) -> str:
     """Return the counterexample of a refuted statement and its two sides, as text."""
     left, right = _sides(claim, instance)
-    return f"{instance_text(instance, exact=exact)}: left {left}, right {right}"
+    law = f"; {law_text(claim)}" if claim.law and instance is claim.refuted else ""
+    return f"{instance_text(instance, exact=exact)}: left {left}, right {right}{law}"
+
+
+def law_text(claim: Claim) -> str:
+    """Return the law that a counterexample of a claim on laws gives, and the target's."""
+    instance = claim.refuted or {}
+    laws = (claim.law(**instance), instance["target"]) if claim.law else ()
+    return "law " + " instead of ".join(_nested(to_numpy(law), False) for law in laws)
 
 
 def _sides(claim: Claim, instance: Instance) -> list[str]:

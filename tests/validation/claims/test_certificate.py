@@ -34,7 +34,7 @@ def test_an_added_claim_counts_until_its_statement_changes(tmp_path, monkeypatch
     results = Results(
         {name: Tally(name, instances=5, holds=5, kind="simulated") for name in ("ofdma.sum",)}, 1, 1, 1, {}
     )
-    run = {"commits": {"check": "1" * 40}, "created": "2026-01-02T03:04"}
+    run = {"commits": {"check": "1" * 40}, "created": "2026-01-02T03:04", "added": {"": "3" * 40}}
     stored = json.loads(certificate_text(run, results))
     added = stored["claims"]["ofdma.sum"] | {"statement": hlmtheory.all_claims()["channel.markov"].statement}
     stored |= {"added": {"channel.markov": added}, "about": stored["about"] | {"later": "2" * 40}}
@@ -42,11 +42,11 @@ def test_an_added_claim_counts_until_its_statement_changes(tmp_path, monkeypatch
     place.FILE.write_text(certificate_text(run, results, json.dumps(stored)))
     assert json.loads(place.FILE.read_text()) == stored
     assert set(certificate().tallies) == {"ofdma.sum", "channel.markov"}
-    assert certificate().sentence(2).endswith("commits 1111111 and 2222222.")
+    assert certificate().sentence(2).endswith("commits 1111111, 3333333, 2222222.")
     stored["added"]["channel.markov"]["statement"] = "x ≤ y"
     place.FILE.write_text(json.dumps(stored))
     assert set(certificate().tallies) == {"ofdma.sum"}
-    assert certificate().sentence(1).endswith("commit 1111111.")
+    assert certificate().sentence(1).endswith("commits 1111111, 3333333.")
     results.tallies["channel.markov"] = Tally("channel.markov", instances=5, holds=5, kind="simulated")
     assert "added" not in json.loads(certificate_text(run, results, json.dumps(stored)))
 

@@ -11,14 +11,7 @@ from validation.decoding.methods.rows import DEVICE, STREAMED, UNRUN
 from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row
 from validation.planning.result import Result
-from validation.planning.verdict import (
-    NAMES,
-    is_fixed_length,
-    is_together,
-    plainest,
-    symbols_said,
-    with_length,
-)
+from validation.planning.verdict import NAMES, is_fixed_length, is_together, plainest, symbols_said, with_length
 from validation.printable import counted
 
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token", "fair": "tok/s each"}
@@ -99,7 +92,7 @@ def _legend(result: Result) -> str:
 
 def _full_server(result: Result) -> tuple[Aim, Listed]:
     """Return the full server's aim, and its best without a device, within the limits if any is."""
-    full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
+    full = result.aims.full_server
     alone = [one for one in full.rows if not one.option.row.device and one.family not in UNRUN]
     return full, full.best_of(lambda one: not one.option.row.device) or max(alone, key=lambda one: one.value)
 

@@ -122,6 +122,18 @@ class Aim:
         return 1.0 / listed.value if inverse and listed.value > 0 else listed.value
 
 
+@dataclass(frozen=True, slots=True)
+class Aims:
+    one_user: Aim
+    full_server: Aim
+    together: Aim | None  # Of several users
+    asked: Aim  # One of these, which the plan answers
+
+    @property
+    def every(self) -> list[Aim]:
+        return [aim for aim in (self.one_user, self.full_server, self.together) if aim is not None]
+
+
 def has_device(listed: Listed) -> bool:
     return listed.option.row.device
 
@@ -134,8 +146,8 @@ def best_kept(rows: Iterable[Listed]) -> Listed | None:
     return max(equal, key=lambda row: (row.option.row.ours, row.second), default=None)
 
 
-def aims_of(planner: Planner, setting: Setting, shared: Shared | None = None) -> list[Aim]:
-    """Return the aims: one user, a full server, and the users that ``shared`` holds."""
+def aims_of(planner: Planner, setting: Setting, shared: Shared | None = None) -> Aims:
+    """Return the aims: one user, a full server, and the users that ``shared`` holds; the setting's is asked for."""
     usual = setting if setting.objective not in ("capacity", "fair") else replace(setting, objective="throughput")
     full = setting if setting.objective == "capacity" else replace(setting, objective="capacity")
     pools = {name: planner.pool(wanted) for name, wanted in ((ONE_USER, usual), (FULL_SERVER, full))}
@@ -152,10 +164,12 @@ def aims_of(planner: Planner, setting: Setting, shared: Shared | None = None) ->
             if shared is not None:
                 listed[family] |= {place for place in places.tolist() if pool.options[place].by_user}
     widest = max(pools.values(), key=lambda pool: len(pool.options))  # with a device that drafts on
-    return [
-        _aim(planner, name, pool, widest, listed, shared if shared is not None and name == shared.name else None)
+    one, full_server, *others = (
+        _aim(planner, name, pool, widest, listed, None if name in (ONE_USER, FULL_SERVER) else shared)
         for name, pool in pools.items()
-    ]
+    )
+    together = others[0] if others else None
+    return Aims(one, full_server, together, full_server if setting is full else together or one)
 
 
 def _aim(
@@ -188,7 +202,7 @@ def _aim(
 
 def aim_of(planner: Planner, setting: Setting) -> Aim:
     """Return the aim of one user, or of a full server if that is the setting's objective."""
-    return aims_of(planner, setting)[setting.objective == "capacity"]
+    return aims_of(planner, setting).asked
 
 
 def described(planner: Planner, aim: Aim, listed: Listed) -> Row:

@@ -239,7 +239,7 @@ def near(text: str, value: float) -> bool:
 def check(counted: Counted, setting: Setting, *, whole: bool, aims, asked, binds: str) -> None:
     oracle = Oracle(counted, setting)
     places = oracle.places()
-    for aim in aims[:2]:
+    for aim in (aims.one_user, aims.full_server):
         values = oracle.value(aim.name)
         numbers, best = [places[row.name] for row in aim.listed], places[aim.best.name]
         for row, number in zip(aim.listed, numbers, strict=True):
@@ -267,7 +267,8 @@ def check(counted: Counted, setting: Setting, *, whole: bool, aims, asked, binds
         if aim is asked:
             check_rival(oracle, values, allowed, best, aim)
     loose = re.search(r"a looser (--\w+)", binds)
-    if loose and whole and asked is aims[0]:
+    assert asked is aims.asked
+    if loose and whole and asked is aims.one_user:
         free = {"--risk": {"risk_limit": 1.0}, "--latency": {"latency_s": None}, "--energy": {"energy_j": None}}
         if not (setting.objective == "goodput" and loose[1] == "--latency"):
             other = Oracle(counted, replace(setting, **free[loose[1]]))
@@ -326,7 +327,7 @@ def test_no_listed_row_beats_the_plan_and_no_sentence_contradicts_the_rows(pairs
             oracle, refused = Oracle(counted, setting), refused + 1
             assert not (oracle.kept & (oracle.lossless | (setting.risk_limit > 0))).any(), setting
             continue
-        asked = aims[setting.objective == "capacity"]
+        asked = aims.full_server if setting.objective == "capacity" else aims.one_user
         binds = planner.binding(asked.best.option)
         check(counted, setting, whole=whole, aims=aims, asked=asked, binds=binds)
         families.add(asked.best.family)
@@ -380,7 +381,7 @@ def test_no_row_beats_the_plan_for_several_users(pairs, monkeypatch):
         rate = setting.link.quantile(0.5)
         share = replace(setting, link=constant_link(rate / many, setting.link.round_trip_s, setting.link.down_bps))
         users = [User(str(n), rate, setting.link.round_trip_s, setting.draft_s) for n in range(many)]
-        aim = aims_of(planner, setting, Shared(users, share, False, [np.full(many, 1 / many)]))[2]
+        aim = aims_of(planner, setting, Shared(users, share, False, [np.full(many, 1 / many)])).together
         assert aim.name == f"{many} users"
         kept = [row for row in aim.listed if not row.breaks and row.family not in UNRUN]
         wanted = best_value(*(np.array([f(row) for row in kept]) for f in (attrgetter("value"), lossless)))

@@ -107,7 +107,7 @@ def make(
         basis=", ".join([*each, basis_said(evidence, planner.split, best)]),
         condition=sentences.assumed_pass(planner, asked, request.users),
         lengths=sentences.as_good_lengths(planner, aims, counts),
-        unplanned=sentences.unplanned(planner, shared),
+        unplanned="" if "steps" in evidence else sentences.unplanned(planner, shared),
         risk=sentences.risk(planner, asked),
     )
     return Result(

@@ -58,11 +58,13 @@ def as_good_lengths(planner: Planner, aims: Aims, counts: Mapping[str, Any] | No
     asked, best, said = aims.asked, aims.asked.best, []
     if not is_fixed_length(best):
         return []
-    if counts is not None:
+    if asked.name != ONE_USER or asked.setting.objective != "throughput":
+        pass
+    elif counts is not None:
         ends = counts["not_told_apart"] or (0, 0)
         tied = tied_lengths(ends) if ends[0] <= best.option.draft_length <= ends[1] else ""
         said += [f"{tied} are not told apart by these counts"] if tied else []
-    elif asked.name == ONE_USER and planner.split.prompts["test"] > 1 and asked.setting.objective == "throughput":
+    elif planner.split.prompts["test"] > 1:
         tied = tied_lengths(planner.alike(best.option))
         said += [f"{tied} are not told apart by these prompts"] if tied else []
         longest = best.option.draft_length == DRAFT_LENGTHS[-1]
@@ -96,7 +98,8 @@ def assumptions(planner: Planner, request: Request, counts: Mapping[str, Any] | 
         parts.append(f"requests are alike (else give {FEWEST_CLUSTERS} or more records: the interval is too narrow)")
     if request.batch_assumed:
         texts = "one text" if request.server_batch == 1 else f"{request.server_batch} texts, the most of --passes"
-        room = f"of a full server has {texts}" if request.users == 1 else "has room for all users, in memory too"
+        room = f"has at most {texts}" if request.users > 1 else f"of a full server has {texts}"
+        room = "has room for all users, in memory too" if 1 < request.users <= request.server_batch else room
         parts.append(f"a pass {room} (else --server-batch)")
     numbered = "; ".join(f"({n}) {part}" for n, part in enumerate(parts, 1))
     return [f"Assumes: {numbered}.", *([grows] if grows else [])] if parts else []

@@ -137,6 +137,12 @@ class Shared:
         )
         return [f"{each}, simulated with mean rounds"], [server]
 
+    def plain(self, option: Option, texts: Array) -> dict[str, Any]:
+        """Return what each user gets of the texts under an option."""
+        rates = self.best_served(option, texts).rates.tolist()
+        each = [{"name": user.name, "tokens_per_s": rate} for user, rate in zip(self.users, rates, strict=True)]
+        return {"users": each, "total_tokens_per_s": sum(rates), "least_tokens_per_s": min(rates)}
+
     def made_of(self, rates: Array) -> float:
         weights = np.array([user.weight for user in self.users])
         if self.fair:

@@ -181,8 +181,9 @@ def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list
         measured["--server-draft-time"] = ("server_draft_s", draft)
     changed: dict[str, Any] = dict(measured.values()) | {"draft_passes": drafts, "reads_again": by_llama}
     rows = passes.rows_of_passes(path)[0]["target"]
-    if request.batch_assumed and request.users == 1 and "passes" in changed:
-        changed["server_batch"] = int(rows[:, 0].max())
+    if request.batch_assumed and "passes" in changed:
+        most = int(rows[:, 0].max())
+        changed["server_batch"] = most if request.users == 1 else min(most, request.users)
     used = (
         "its passes as measured"
         if "passes" in changed

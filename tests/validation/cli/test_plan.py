@@ -153,8 +153,10 @@ def test_a_risk_that_is_used_for_another_aim_is_set_beside_the_best_without_loss
 
 def test_a_full_server_has_the_most_texts_that_were_timed(plan, folder):
     (folder / "batches.csv").write_text("batch,width,ms\n1,1,20\n1,4,27\n16,4,60\n")
-    assert planned(plan("--passes", "batches.csv", "--json"))["request"]["server_batch"] == 16
-    assert planned(plan("--passes", "batches.csv", "--server-batch", "4", "--json"))["request"]["server_batch"] == 4
+    for words, most in (((), 16), (("--server-batch", "4"), 4), (("--users", "5"), 5), (("--users", "17"), 16)):
+        asked = planned(plan("--passes", "batches.csv", "--json", *words))
+        assert asked["request"]["server_batch"] == most
+        assert ("at most 16 texts, the most of --passes" in asked["assumed"][0]) is ("17" in words)
 
 
 def test_a_full_server_carries_more_users_with_devices_up_to_the_stated_time_of_a_pass(plan):
@@ -389,6 +391,26 @@ def test_counts_of_an_engine(answers):
     assert ours == ["q_d up, p down, K = 1", "q_d up, p down, K = 2"]  # drafts as if from q, since nothing says greedy
 
 
+@pytest.mark.parametrize(
+    ("users", "each"), [("8", [(0.8, 0.012)] * 8), ("users.csv", [(0.7, 0.012), (0.9, 0.006)])], ids=["equal", "listed"]
+)
+def test_users_of_counts_share_a_server(answers, users, each):
+    """A server that drafts for all at once is always busy; devices far away hardly wait for it."""
+    (answers / "users.csv").write_text("name,rate,rtt,draft_time\na,1G,700ms,12ms\nb,1G,900ms,6ms\n")
+    words = ("--drafts", "greedy", "--server-draft-time", "5ms", "--rate", "8G", "--rtt", "800ms", "--users", users)
+    found = planned(run("plan", "--acceptance", "answers.jsonl", *words, "--json"))
+    server, device = (
+        row_of(found, name)["decides"]["value"] for name in ("server with greedy drafts", "greedy drafts")
+    )
+    rounds = len(each) / (0.030 + 2 * 0.005)
+    assert [server, found["users"]["total_tokens_per_s"]] == pytest.approx([1.8 * rounds] * 2, rel=1e-3)
+    assert device == pytest.approx(sum(1.8 / (2 * draft + trip + 0.030) for trip, draft in each), rel=0.02)
+    ends = re.search(r"95% [\w ]+: ([\d.,]+) to ([\d.,]+)", found["answer"][1]).groups()
+    bounds = [rounds * end for end in found["evidence"]["tokens"]["2"][1:]]
+    assert [float(end) for end in ends] == pytest.approx(bounds, rel=5e-3)
+    assert "not told apart" not in found["answer"][0]  # this is known of one user
+
+
 def test_two_scrapes_are_planned_by_their_difference(answers):
     """Also where a draft is lacking; then by the least acceptance that the counts allow. Also as a file of records."""
     (answers / "a.txt").write_text(scrape(10, 30, [8, 4, 2]))
@@ -431,7 +453,7 @@ def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(an
     [
         (("--acceptance", "answers.jsonl", "--policy", "policy.json"), "--acceptance and --policy cannot"),
         (("--acceptance", "answers.jsonl", "--trace", "trace"), "a plan is of one of them"),
-        (("--acceptance", "answers.jsonl", "--users", "2"), "--objective capacity"),
+        (("--users", "2", "--objective", "capacity"), "leave out --users, and say by --server-batch"),
         (("--alone",), "--alone belongs to --policy"),
         (("--snr", "5dB"), "--snr belongs to --fading"),
         (("--alone", "--drafts", "sampled", "--draft-length", "4"), "--draft-length belongs to --acceptance"),

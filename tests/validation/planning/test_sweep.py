@@ -22,19 +22,7 @@ from hlmtheory.channel import Rayleigh
 from tests.validation.stored_traces import stored
 from validation.collection.collect import collect
 from validation.collection.prompts import builtin_prompts
-from validation.decoding.methods.rows import (
-    CERTIFIED,
-    COLOCATED,
-    CU_HLM,
-    DEVICE,
-    KEEPING,
-    OURS,
-    OWN_DRAFTS,
-    OWN_GREEDY,
-    STREAMED,
-    U_HLM,
-    UNRUN,
-)
+from validation.decoding.methods import rows
 from validation.errors import UserError
 from validation.models.pair import load_pair
 from validation.planning import shared
@@ -125,7 +113,7 @@ def drawn(rng) -> Setting:
 
 
 def kind_of(option) -> tuple[object, ...]:
-    if option.family in (U_HLM, CU_HLM):
+    if option.family in (rows.U_HLM, rows.CU_HLM):
         return option.family, option.label.split("u ≤")[0]
     return (option.family, option.codec) if option.draft_length == 1 else ()
 
@@ -149,10 +137,10 @@ class Counted:
     def _least(self, number, kind):
         """Return the corrected mean of the calibration prompts, at all thresholds up to the option's."""
         option, name = self.options[number], "loss" if kind == "text" else "token_loss"
-        if option.family == CERTIFIED:
+        if option.family == rows.CERTIFIED:
             return getattr(option, name).max()
-        top = 1.0 if option.family == DEVICE else option.threshold
-        kin = kind_of(option) if option.family in (U_HLM, CU_HLM) else (OURS, option.codec or 0)
+        top = 1.0 if option.family == rows.DEVICE else option.threshold
+        kin = kind_of(option) if option.family in (rows.U_HLM, rows.CU_HLM) else (rows.OURS, option.codec or 0)
         up_to = [other for other in self.kin[kin] if -np.inf < other.threshold <= top + 1e-9]
         worst = np.max([np.minimum(getattr(other, name)[self.split.calibrate], 1.0) for other in up_to], axis=0)
         return (worst.sum() + 1.0) / (len(worst) + 1.0)
@@ -252,11 +240,11 @@ def check(counted: Counted, setting: Setting, *, whole: bool, aims, asked, binds
             allowed[[n for n in numbers if oracle.kept[n]]] = True
         if setting.risk_limit <= 0:
             allowed &= oracle.lossless
-        allowed &= np.array([option.family not in UNRUN for option in oracle.options])
+        allowed &= np.array([option.family not in rows.UNRUN for option in oracle.options])
         wanted = best_value(values[allowed], oracle.lossless[allowed])
         assert values[best] == pytest.approx(wanted, rel=2e-9), (aim.name, aim.best.name, setting)
         assert any(row.option is aim.best.option for row in aim.rows)
-        assert aim.best.family not in UNRUN
+        assert aim.best.family not in rows.UNRUN
         for device in (True, False):
             row = aim.best_of(lambda one, device=device: one.option.row.device is device)
             most = values[allowed & (oracle.device == device)].max(initial=0.0)
@@ -282,9 +270,9 @@ def check_rival(oracle: "Oracle", values, allowed, best: int, aim) -> None:
     assert all(near(f"{row.value:.6g}", aim.best.value) for row in same), name
     assert {row.option.lossless for row in same} == {aim.best.option.lossless}
     families = np.array([option.family for option in oracle.options])
-    ours = np.isin(families, [OURS, STREAMED, CERTIFIED])
+    ours = np.isin(families, [rows.OURS, rows.STREAMED, rows.CERTIFIED])
     other_kind = oracle.device != oracle.device[best]
-    other = ~np.isin(families, OWN_DRAFTS if aim.best.family in OWN_DRAFTS else aim.best.family)
+    other = ~np.isin(families, rows.OWN_DRAFTS if aim.best.family in rows.OWN_DRAFTS else aim.best.family)
     pools = [allowed & ~ours] if said.startswith("Strongest rival within") else [allowed & other_kind]
     if said.startswith("Strongest rival: "):
         pools.insert(0, allowed & ~oracle.device & other)
@@ -360,10 +348,12 @@ def test_no_device_that_waits_in_turn_beats_a_server_that_drafts_as_fast(pairs):
         oracle = Oracle(counted, replace(setting, latency_s=None, energy_j=None))
         values = np.where(oracle.kept, oracle.value("one user"), 0.0)
         families = np.array([option.family for option in oracle.options])
-        servers = values[np.isin(families, [COLOCATED, OWN_GREEDY, KEEPING, "server alone, streaming"])].max()
-        assert values[np.isin(families, [OURS, CERTIFIED])].max() <= servers * (1 + 1e-6), setting
+        servers = values[
+            np.isin(families, [rows.COLOCATED, rows.OWN_GREEDY, rows.KEEPING, "server alone, streaming"])
+        ].max()
+        assert values[np.isin(families, [rows.OURS, rows.CERTIFIED])].max() <= servers * (1 + 1e-6), setting
         exact = np.where(oracle.lossless, values, 0.0)
-        in_turn = np.array(["tree" not in family and family != STREAMED for family in families])
+        in_turn = np.array(["tree" not in family and family != rows.STREAMED for family in families])
         assert exact[in_turn & oracle.device].max() <= servers * (1 + 1e-6), setting
 
 
@@ -383,7 +373,7 @@ def test_no_row_beats_the_plan_for_several_users(pairs, monkeypatch):
         users = [User(str(n), rate, setting.link.round_trip_s, setting.draft_s) for n in range(many)]
         aim = aims_of(planner, setting, Shared(users, share, False, [np.full(many, 1 / many)])).together
         assert aim.name == f"{many} users"
-        kept = [row for row in aim.listed if not row.breaks and row.family not in UNRUN]
+        kept = [row for row in aim.listed if not row.breaks and row.family not in rows.UNRUN]
         wanted = best_value(*(np.array([f(row) for row in kept]) for f in (attrgetter("value"), lossless)))
         assert aim.best.value == pytest.approx(wanted, rel=2e-9)
         oracle = Oracle(counted, share)

@@ -9,7 +9,7 @@ from rich.console import Console
 from validation.cli.tables import print_table, say
 from validation.decoding.methods.rows import DEVICE, STREAMED, UNRUN
 from validation.estimates import three_digits
-from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row
+from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, has_device
 from validation.planning.result import Result
 from validation.planning.verdict import NAMES, is_fixed_length, is_together, plainest, symbols_said, with_length
 from validation.printable import counted
@@ -93,8 +93,8 @@ def _legend(result: Result) -> str:
 def _full_server(result: Result) -> tuple[Aim, Listed]:
     """Return the full server's aim, and its best without a device, within the limits if any is."""
     full = result.aims.full_server
-    alone = [one for one in full.rows if not one.option.row.device and one.family not in UNRUN]
-    return full, full.best_of(lambda one: not one.option.row.device) or max(alone, key=lambda one: one.value)
+    alone = [one for one in full.rows if not has_device(one) and one.family not in UNRUN]
+    return full, full.best_of(lambda one: not has_device(one)) or max(alone, key=lambda one: one.value)
 
 
 def _times_said(times: float) -> str:
@@ -118,7 +118,9 @@ def _most_users(result: Result) -> str:
             if result.full_pays:
                 tokens = f"{listed.option.draft_length + 1:g} tokens of each text"
                 about[0] += f", until a pass over {tokens} takes {result.full_pays:.2f} times as long as over one"
-        about += [] if is_together(result.asked) else [f"one user alone gets {three_digits(best[0].second)} tokens/s"]
+        if not is_together(result.asked):
+            other = "" if base in best or listed is not aim.best else f", with the other {three_digits(base.crowded)}"
+            about.append(f"each of its users gets at most {three_digits(best[0].crowded)} tokens/s{other}")
         return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'; '.join(about)}"
 
     texts = counted(aim.setting.server_batch, "text")
@@ -126,6 +128,9 @@ def _most_users(result: Result) -> str:
     exact = aim.best_of(lambda one: one.option.lossless)
     if exact is not None and not aim.best.option.lossless:
         said += f". Without loss: {named(exact, [one for one in aim.listed if one.option.lossless])}"
+    if result.ahead_from and has_device(aim.best):
+        users = f"{float(f'{result.ahead_from:.2g}'):,.0f} users"
+        said += f". From about {users} on, devices make more tokens/s together than a server without them"
     longest = aim.best.option.fixed_length and aim.best.option.draft_length == result.longest
     return f"{said}.{f' K = {result.longest:g} is the longest planned.' if longest else ''}"
 

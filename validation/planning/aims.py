@@ -93,6 +93,7 @@ class Listed:
     breaks: tuple[str, ...]  # The limits that it breaks
     value: float  # What the aim maximises, on the test texts
     second: float  # What decides between equal values
+    crowded: float = np.nan  # Tokens a second of one user in passes of ``server_batch`` texts, in the mean over time
 
     @property
     def name(self) -> str:
@@ -184,7 +185,8 @@ def _aim(
             value = float(setting.value(total)) if shared is None else shared.value(option, planner.split.test)
             speed = float(np.mean(setting.speeds(total)))
             second = speed if setting.objective == "capacity" or shared is not None else -float(load(setting, total))
-            of_family.append(Listed(family, option, held.breaks(place), value, second))
+            crowded = float(np.mean(setting.speeds(total, batch=setting.server_batch)))
+            of_family.append(Listed(family, option, held.breaks(place), value, second, crowded))
         every += of_family
         if of_family:
             rows.append(best_kept(of_family) or max(of_family, key=lambda row: ("risk" not in row.breaks, row.value)))

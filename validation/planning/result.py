@@ -14,7 +14,7 @@ from validation.planning.option import Note
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
-from validation.planning.shared import Shared
+from validation.planning.shared import Shared, ahead_from
 from validation.planning.token_time import length_pays, takes_no_longer
 from validation.planning.verdict import Said, answer_of
 
@@ -34,6 +34,7 @@ class Result:
     notes: list[str]  # What the numbers rest on
     bounds: list[str]
     longest: float  # draft length that is planned
+    ahead_from: int | None  # of a full server's best plan with devices: how many users make it faster than any without
     full_pays: float | None  # how much longer than over one token a full server's widest pass may take in its best plan
 
     @property
@@ -127,6 +128,7 @@ def make(
         ],
         bounds=[*sentences.no_slower(planner, request), *sentences.any_message(message_gain, ours)],
         longest=max(option.draft_length for option in planner.options if option.fixed_length),
+        ahead_from=ahead_from(planner.pool(aims.full_server.setting)) if shared is None else None,
         full_pays=_full_pays(planner, aims.full_server.best),
     )
 
@@ -150,6 +152,7 @@ def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:
             "option": row.option,
             "number": aim.number(listed),
             "tokens_per_s": row.tokens_per_s_mean.value,
+            "tokens_per_s_in_full_passes": listed.crowded,
             "server_s_per_token": row.server_s_per_token.value,
             "text_risk": row.text_risk.value,
         }

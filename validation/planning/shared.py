@@ -5,6 +5,7 @@ with the mean rounds of the option. Users have equal shares of the band, or thos
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,7 @@ from hlmtheory.policy import SharedServer, queue_rates
 from hlmtheory.policy.queueing import QueueRates
 from validation.arrays import Array
 from validation.decoding.intervals import ratio
+from validation.decoding.methods.rows import UNRUN
 from validation.decoding.seconds import Times, seconds
 from validation.estimates import Estimate, three_digits
 from validation.planning.option import Option
@@ -29,6 +31,7 @@ MOST_ROUNDS, EACH = 40_000, (60, 400)
 """Rounds that are simulated for a prediction: of all users, and of each one."""
 SCREENED = 8_000  # The same for each rule that is tried, at most EACH[0] of each user
 SPREAD = 0.02  # Of the times away from the server: without any, users who meet in a pass would meet for ever
+MOST_AHEAD = 1 << 20  # users of whom a plan says that devices are ahead
 WAIT_WORTH = 1.01  # A server waits for company only if this makes the users faster by more than the simulation's noise
 LONGER = 1.1
 """Times away that are longer by this factor tell how much a speed depends on them, and the rest on the server."""
@@ -63,6 +66,42 @@ def turns(total: Array) -> Array:
     return np.asarray(np.where(passes > 1e-9 * tokens, passes, drafts))
 
 
+def estimated(setting: Setting, total: Array, many: int) -> Array:
+    """Return about the tokens a second of N equal users together, for total counts of options.
+
+    If passes have m rounds, a user's cycle takes max(N/m S_m, Z + S_m) seconds, with S_m such a pass and Z the time
+    away from the server. The best m counts.
+    """
+    each = turns(total)
+    some = each > 0
+    each = np.where(some, each, 1.0)
+    away = (setting.seconds(total, setting.link.quantile(0.5)) - setting.server_seconds(total)) / each
+    best = np.zeros(len(total))
+    for batch in companies(min(setting.server_batch, many)):
+        pass_s = batch * setting.server_seconds(total, batch) / each
+        cycle = np.maximum(many / batch * pass_s, away + pass_s)
+        best = np.maximum(best, many * total[:, 0] / each / np.maximum(cycle, _LEAST))
+    return np.asarray(np.where(some, best, many * np.mean(setting.speeds(total), axis=-1)))
+
+
+def ahead_from(pool: Pool) -> int | None:
+    """Return from about how many users on, each with the pool's link, devices are faster together than any server.
+
+    Nothing waits for a server that is free, so it may be a few percent more. None if devices never are, or always.
+    """
+    listed = [place for places in pool.places.values() for place in places.tolist() if pool.kept[place]]
+    runs = [(place, pool.options[place].row.device) for place in listed if pool.options[place].family not in UNRUN]
+    sides = [pool.test[[place for place, device in runs if device is side]] for side in (True, False)]
+
+    def ahead(many: int) -> bool:
+        devices, servers = (estimated(pool.setting, total, many).max(initial=0.0) for total in sides)
+        return bool(devices > servers)
+
+    numbers = [1 << power for power in range(MOST_AHEAD.bit_length())]
+    high = next(filter(ahead, numbers), 1)
+    return None if high == 1 else bisect_left(range(high), True, lo=high // 2 + 1, key=ahead)
+
+
 @dataclass(slots=True)
 class Shared:
     """The users, and the setting of one of them at an equal share of the band."""
@@ -78,23 +117,8 @@ class Shared:
         return counted(len(self.users), "user")
 
     def estimates(self, pool: Pool) -> Array:
-        """Return about the tokens a second of all users together, for every option of a pool.
-
-        Groups of m users take turns at the server, and each group is away while the others are served: a cycle takes
-        max(⌈N/m⌉ S_m, Z + S_m) seconds, with S_m a pass of m rounds and Z the time away. The best m counts.
-        """
-        setting, total, many = self.setting, pool.train, len(self.users)
-        each = turns(total)
-        some = each > 0
-        each = np.where(some, each, 1.0)
-        away = (setting.seconds(total, setting.link.quantile(0.5)) - setting.server_seconds(total)) / each
-        best = np.zeros(len(total))
-        most = min(setting.server_batch, many)
-        for batch in {most, *(1 << n for n in range(most.bit_length()))}:
-            pass_s = batch * setting.server_seconds(total, batch) / each
-            cycle = np.maximum(-(-many // batch) * pass_s, away + pass_s)
-            best = np.maximum(best, many * total[:, 0] / each / np.maximum(cycle, _LEAST))
-        return np.asarray(np.where(some, best, many * np.mean(setting.speeds(total), axis=-1)))
+        """Return about the tokens a second of all users together, for every option of a pool."""
+        return estimated(self.setting, pool.train, len(self.users))
 
     def best_served(self, option: Option, texts: Array, longer: float = 1.0) -> Served:
         """Return the users under an option, with the best of the shares; their times away are ``longer`` times."""

@@ -159,24 +159,19 @@ def test_a_full_server_has_the_most_texts_that_were_timed(plan, folder):
         assert ("at most 16 texts, the most of --passes" in asked["assumed"][0]) is ("17" in words)
 
 
-def test_a_full_server_carries_more_users_with_devices_up_to_the_stated_time_of_a_pass(plan):
-    """At that time of a pass over K + 1 tokens the same device and the best server take as long."""
-    line = next(line for line in plan().output.splitlines() if line.startswith("A full server"))
-    wide, ratio = map(float, re.search(r"over (\d+) tokens of each text takes ([\d.]+) times", line).groups())
-    token_ms = 30.0 * (ratio - 1.0) / (wide - 1.0)
-    words = ("--verify-time", f"{30.0 - token_ms}ms", "--verify-token-time", f"{token_ms}ms", "--objective", "capacity")
-    found = planned(
-        plan(*words, "--server-draft-time", f"{planned(plan('--json'))['request']['server_draft_s']}s", "--json")
-    )
-    device = min(
-        sum(
-            entry["counts"]["test"][found["count_names"].index(name)] * each
-            for name, each in (("passes", 0.030 - token_ms / 1e3), ("verified", token_ms / 1e3))
+def test_a_user_of_a_full_server_takes_part_in_passes_of_all_its_texts(plan):
+    words = ("--server-batch", "16", "--verify-token-time", "300us", "--server-draft-time", "4ms", "--rate", "1M")
+    heard = re.search(r"at most (\d+\.?\d*) tokens/s, with the other (\d+\.?\d*)", plan(*words).output).groups()
+    found = planned(plan(*words, "--json"))
+    for said, kind in zip(heard, ("best", "without_device"), strict=True):
+        (n,) = (
+            dict(zip(found["count_names"], entry["counts"]["test"], strict=True))
+            for entry in found["menu"]
+            if all(entry[name] == found["aims"][1][kind][name] for name in ("policy", "option"))
         )
-        for entry in found["menu"]
-        if entry["draft_length"] == wide - 1 and entry["policy"] == "FlexSpec"
-    )
-    assert device == pytest.approx(found["aims"][1]["without_device"]["server_s_per_token"], rel=0.01)
+        seconds = 0.012 * n["drafts"] + 0.004 * n["server_drafts"] + 0.02 * n["exchanges"]
+        seconds += 0.03 * n["passes"] + 16 * 3e-4 * n["verified"] + (n["up_bits"] + n["down_bits"]) / 1e6
+        assert float(said) == pytest.approx(1 / seconds, rel=6e-3)
 
 
 def test_an_interval_says_of_what_it_is(answers):

@@ -13,9 +13,11 @@ from validation.errors import UserError
 from validation.planning.option import Option, exact
 from validation.planning.plan import Planner, load
 from validation.planning.planners import planner_of_trace
+from validation.planning.request import Request
+from validation.planning.result import make
 from validation.planning.rounds import COUNTS, count_table
 from validation.planning.setting import PlanLink, Setting, constant_link
-from validation.planning.shared import Shared, User
+from validation.planning.shared import Shared, User, ahead_from
 from validation.planning.token_time import _tokens, length_pays, wide_passes
 from validation.planning.users import equal_users, plan_band, read_users
 
@@ -106,7 +108,9 @@ def test_drafts_pay_up_to_the_stated_times_of_a_wide_pass(planner) -> None:
     setting = replace(SETTING, server_draft_s=0.005, objective="capacity")
     draft = planner.candidates(COLOCATED, setting)[3]
     own, devices = map(float, re.findall(r"([\d.]+) times", wide_passes(planner, setting)))
-    chosen = length_pays(planner, setting, draft)
+    chosen, full = length_pays(planner, setting, draft), make(replace(planner, setting=setting), Request())
+    device, wide = full.asked.best.option, full.asked.best.option.draft_length
+    assert device.row.device
 
     def dear(ratio: float) -> Planner:
         token_s = (ratio - 1.0) * setting.verify_s
@@ -122,8 +126,23 @@ def test_drafts_pay_up_to_the_stated_times_of_a_wide_pass(planner) -> None:
         each = 1.0 + (chosen + less - 1.0) / draft.draft_length
         assert (taken(each, draft) < least(each, STREAM)) is (less < 0)
         assert (least(own + less, COLOCATED) < least(own + less, STREAM)) is (less < 0)
+        full_token = 1.0 + (full.full_pays + less - 1.0) / wide
+        assert (taken(full_token, device) < least(full_token, COLOCATED, STREAM, SERVER)) is (less < 0)
         servers = least(devices + less, COLOCATED, STREAM)
         assert (least(devices + less, FLEXSPEC, OURS, SQS) < servers) is (less < 0)
+
+
+@pytest.mark.parametrize(("batch", "token_s"), [(1, 0.0), (6, 2e-3)])
+def test_devices_are_ahead_from_about_the_stated_users(planner, batch: int, token_s: float) -> None:
+    options = [one for one in planner.options if one.family in (COLOCATED, STREAM) or one.label == "K = 3"]
+    setting = replace(SETTING, server_draft_s=0.02, verify_token_s=token_s, server_batch=batch, objective="capacity")
+    many = ahead_from(Planner(options, setting, planner.split).pool(setting))
+    for factor, ahead in ((0.85, False), (1.15, True)):
+        users = equal_users(round(factor * many), setting)
+        shared = Shared(users, setting, False, [np.ones(len(users))])
+        speeds = {one: shared.value(one, planner.split.test) for one in options if one.lossless}
+        best = max(speeds, key=speeds.get)
+        assert best.row.device is ahead, (many, len(users))
 
 
 def test_an_option_saves_time_between_its_crossings_with_narrower_and_wider_ones():

@@ -24,7 +24,7 @@ from validation.planning.shared import Shared
 
 ONE_USER, FULL_SERVER = "one user", "a full server"
 PROVED, MEASURED = "proved", "measured"
-LOSS_WORTH = 0.005  # relative: a plan that loses something must be better by more than the best that loses nothing
+WORTH = 0.005  # relative: a plan that loses something or needs a device must be better by more than one that does not
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +193,12 @@ def _aim(
     best = best_kept(row for row in rows if row.family not in UNRUN)
     if best is None:
         raise UserError(planner.nearest(pool))
-    exact = best_kept(row for row in every if row.family not in UNRUN and row.option.lossless)
-    if exact and exact.value >= best.value * (1.0 - LOSS_WORTH):
-        best, rows = exact, [exact if row.family == exact.family else row for row in rows]
+    runs = [row for row in every if row.family not in UNRUN]
+    exact = [row for row in runs if row.option.lossless]
+    kinds = ([row for row in exact if not has_device(row)], exact, [row for row in runs if not has_device(row)])
+    good = [row for row in map(best_kept, kinds) if row is not None and row.value >= best.value * (1.0 - WORTH)]
+    if good:
+        best, rows = good[0], [good[0] if row.family == good[0].family else row for row in rows]
     others = [row for row in rows if not row.option.row.ours and row.family not in UNRUN]
     alone = [row for row in others if not has_device(row)]
     rival = best_kept(others) or max(alone, key=lambda row: row.value)

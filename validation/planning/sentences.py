@@ -9,7 +9,7 @@ from validation.acceptance.settings import SAMPLED_FAILS, tied_lengths
 from validation.acceptance.summary import FEWEST_CLUSTERS
 from validation.decoding.methods import rows
 from validation.estimates import three_digits
-from validation.planning.aims import FULL_SERVER, LOSS_WORTH, ONE_USER, Aim, Aims, Number, has_device
+from validation.planning.aims import FULL_SERVER, ONE_USER, WORTH, Aim, Aims, Number, has_device
 from validation.planning.option import Option
 from validation.planning.padding import said as padding_said
 from validation.planning.plan import Planner
@@ -134,7 +134,7 @@ def _bought(planner: Planner, asked: Aim) -> str:
     exact = asked.best_of(lambda one: one.option.lossless and (lossy is asked.best or has_device(one)))
     if lossy is None or exact is None or lossy.option.lossless or not exact.value:
         return ""
-    if lossy is not asked.best and lossy.value <= exact.value * (1.0 + LOSS_WORTH):
+    if lossy is not asked.best and lossy.value <= exact.value * (1.0 + WORTH):
         return ""
     gain = planner.gain(lossy.option, exact.option)
     low, high = gain.low or 0.0, gain.high or 0.0

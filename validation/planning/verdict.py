@@ -197,7 +197,7 @@ class Rivals:
 def rivals_of(asked: Aim) -> Rivals:
     """Return the strongest policies of other kinds than the answer, and of the other side if it is the strongest."""
     best, own = asked.best, has_device(asked.best)
-    other_side = best is asked.rival or plainest(asked, best)[1]
+    other_side = best is asked.rival or plainest(asked, best)[1] or (has_device(asked.rival) and not own)
     rival = asked.best_of(lambda one: has_device(one) is not own) if other_side else asked.rival
     server, exact = None if own else _faster_server(asked, rival), None
     if server is not None and best.option.lossless and rival is not None and not rival.option.lossless:

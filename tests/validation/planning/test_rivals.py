@@ -6,13 +6,28 @@ import numpy as np
 import pytest
 
 from tests.validation.planning.test_rounds import WIRE, played
-from validation.decoding.methods.rows import COLOCATED, CU_HLM, GREEDY, KEEPING, OURS, OWN_GREEDY, U_HLM
+from validation.decoding.methods.rows import (
+    COLOCATED,
+    CU_HLM,
+    FLEXSPEC,
+    GREEDY,
+    KEEPING,
+    OURS,
+    OWN_GREEDY,
+    STREAM,
+    U_HLM,
+)
+from validation.planning.aims import aims_of
 from validation.planning.menu import Evidence, colocated_options
+from validation.planning.option import exact
+from validation.planning.plan import Planner
 from validation.planning.planners import planner_of_trace
 from validation.planning.profile import CODECS, SEEDED, until_spent
 from validation.planning.request import Request
-from validation.planning.rounds import COUNTS, expected_counts, named
+from validation.planning.rounds import COUNTS, count_table, expected_counts, named
 from validation.planning.setting import Setting, constant_link
+from validation.planning.split import split_prompts
+from validation.planning.verdict import rivals_of
 from validation.report.first_screen import draft_lengths
 
 COLUMN = {name: column for column, name in enumerate(COUNTS)}
@@ -49,6 +64,18 @@ def test_a_server_makes_the_greedy_rounds_of_a_device_without_its_link(made):
         np.testing.assert_array_equal(here["server_drafts"], there["drafts"])
         assert not here["up_bits"].any()
         assert not here["drafts"].any()
+
+
+@pytest.mark.parametrize(
+    ("passes", "best", "rival"),
+    [((0.998, 0.996), STREAM, OURS), ((0.99, 0.996), FLEXSPEC, STREAM), ((1.1, 0.99), OURS, STREAM)],
+)
+def test_a_device_is_used_where_it_is_better_by_half_a_percent(passes, best, rival):
+    each = zip((STREAM, FLEXSPEC, OURS), (1.0, *passes), strict=True)
+    options = [exact(family, "", count_table(tokens=np.ones(3), passes=n, verified=n)) for family, n in each]
+    aims = aims_of(Planner(options, SETTING, split_prompts(np.arange(3))), SETTING)
+    for aim in (aims.one_user, aims.full_server):
+        assert (aim.best.family, rivals_of(aim).best.family) == (best, rival)
 
 
 @pytest.mark.parametrize("budget", [0.0, 3.5, 8.0, 100.0])

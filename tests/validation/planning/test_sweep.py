@@ -214,10 +214,10 @@ class Oracle:
 lossless = attrgetter("option.lossless")
 
 
-def best_value(values, exact) -> float:
-    """Return the largest value, but that without loss if what is lost makes at most 0.5%."""
-    most = values[exact].max(initial=0.0)
-    return most if most >= 0.995 * values.max() else values.max()
+def best_value(values, exact, device) -> float:
+    """Return the largest value, but that without loss or a device, or both, if what they cost is at most 0.5%."""
+    kinds = [values[kind].max(initial=0.0) for kind in (exact & ~device, exact, ~device)]
+    return next((most for most in kinds if most >= 0.995 * values.max()), values.max())
 
 
 def near(text: str, value: float) -> bool:
@@ -241,7 +241,7 @@ def check(counted: Counted, setting: Setting, *, whole: bool, aims, asked, binds
         if setting.risk_limit <= 0:
             allowed &= oracle.lossless
         allowed &= np.array([option.family not in rows.UNRUN for option in oracle.options])
-        wanted = best_value(values[allowed], oracle.lossless[allowed])
+        wanted = best_value(*(each[allowed] for each in (values, oracle.lossless, oracle.device)))
         assert values[best] == pytest.approx(wanted, rel=2e-9), (aim.name, aim.best.name, setting)
         assert any(row.option is aim.best.option for row in aim.rows)
         assert aim.best.family not in rows.UNRUN
@@ -374,7 +374,8 @@ def test_no_row_beats_the_plan_for_several_users(pairs, monkeypatch):
         aim = aims_of(planner, setting, Shared(users, share, False, [np.full(many, 1 / many)])).together
         assert aim.name == f"{many} users"
         kept = [row for row in aim.listed if not row.breaks and row.family not in rows.UNRUN]
-        wanted = best_value(*(np.array([f(row) for row in kept]) for f in (attrgetter("value"), lossless)))
+        read = (attrgetter("value"), lossless, attrgetter("option.row.device"))
+        wanted = best_value(*(np.array([f(row) for row in kept]) for f in read))
         assert aim.best.value == pytest.approx(wanted, rel=2e-9)
         oracle = Oracle(counted, share)
         alone, places = many * oracle.value("one user"), oracle.places()

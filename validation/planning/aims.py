@@ -1,7 +1,7 @@
 """What is best for each aim: the fastest for one user, the most users of a full server, the fastest for N users.
 
 Each aim lists every policy at its best option, chosen on the training texts. Between the listed options the test texts
-decide, whose numbers the plan prints; so no printed row is better than the answer.
+decide, whose numbers the plan prints; so no printed row is better than the answer by more than ``WORTH``.
 """
 
 from collections.abc import Callable, Iterable

@@ -69,15 +69,12 @@ def pairs(tmp_path_factory):
         setting = Setting(constant_link(1e6, 0.02), 0.012, 0.03, verify_token_s=1e-4)  # with trees
         full, _ = planner_of_trace(path / "trace", setting, cache=path)
         evidence = Evidence(profile_of(open_trace(path / "trace"), path / "profile.npz"))
+
+        def listed(one):
+            return one.draft_length <= 1 or not np.isfinite(one.threshold) or round(20 * one.threshold) % 4 == 0
+
         usual, more = (
-            [
-                option
-                for option in options
-                if not np.isfinite(option.threshold)
-                or option.draft_length <= 1
-                or round(20 * option.threshold) % 4 == 0
-            ]
-            for options in (full.options, colocated_options(evidence, range(1, SEEDED)))
+            [*filter(listed, each)] for each in (full.options, colocated_options(evidence, range(1, SEEDED)))
         )
         texts = np.arange(len(full.split.prompt))
         whole = Split(texts, full.split.calibrate, texts, enough=True, prompt=full.split.prompt)

@@ -1,25 +1,24 @@
-"""Several users: what a file of them may not say, their speeds and plan against closed forms, and intervals."""
+"""Several users: their speeds and plan against closed forms, and intervals."""
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from validation.decoding.methods.rows import COLOCATED, FLEXSPEC, OURS, SERVER, SQS, STREAM, U_HLM
-from validation.errors import UserError
+from validation.planning.aims import aims_of
 from validation.planning.option import Option, exact
 from validation.planning.plan import Planner, load
 from validation.planning.planners import planner_of_trace
 from validation.planning.request import Request
 from validation.planning.result import make
-from validation.planning.rounds import COUNTS, count_table
-from validation.planning.setting import PlanLink, Setting, constant_link
+from validation.planning.rounds import COUNTS, count_table, named
+from validation.planning.setting import Setting, constant_link
 from validation.planning.shared import Shared, User, ahead_from
 from validation.planning.token_time import _tokens, length_pays, wide_passes
-from validation.planning.users import equal_users, plan_band, read_users
+from validation.planning.users import equal_users, plan_band
 
 SETTING = Setting(constant_link(1e8, 0.3, 1e9), 0.012, 0.03)
 
@@ -31,16 +30,6 @@ def planner(trace):
 
 def option_of(planner, name: str):
     return next(each for each in planner.options if f"{each.family}, {each.label}" == name)
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [("a,0M,8ms,1", "rate is 0"), ("a,1M,0ms,1", "draft_time is 0"), ("a,1M,8ms,0", "above 0"), ("", "it has none")],
-)
-def test_what_no_user_has_is_refused(tmp_path: Path, line: str, said: str) -> None:
-    (tmp_path / "users.csv").write_text(f"name,rate,draft_time,weight\n{line}\n")
-    with pytest.raises(UserError, match=said):
-        read_users(tmp_path / "users.csv", Setting(PlanLink("mine", np.array([1e6]), 0.02, 1e6), 0.01, 0.03))
 
 
 @pytest.mark.parametrize(("server_batch", "down_bps"), [(2, 1e7), (5, 2e4)])
@@ -137,12 +126,19 @@ def test_devices_are_ahead_from_about_the_stated_users(planner, batch: int, toke
     options = [one for one in planner.options if one.family in (COLOCATED, STREAM) or one.label == "K = 3"]
     setting = replace(SETTING, server_draft_s=0.02, verify_token_s=token_s, server_batch=batch, objective="capacity")
     many = ahead_from(Planner(options, setting, planner.split).pool(setting))
-    for factor, ahead in ((0.85, False), (1.15, True)):
-        users = equal_users(round(factor * many), setting)
-        shared = Shared(users, setting, False, [np.ones(len(users))])
-        speeds = {one: shared.value(one, planner.split.test) for one in options if one.lossless}
-        best = max(speeds, key=speeds.get)
-        assert best.row.device is ahead, (many, len(users))
+    for count in (round(0.85 * many), round(1.15 * many)):
+        shared = Shared(equal_users(count, setting), setting, False, [np.ones(count)])
+        best = max(options, key=lambda one: one.lossless and shared.value(one, planner.split.test))
+        assert best.row.device is (count > many)
+
+
+def test_a_user_of_a_full_server_takes_part_in_passes_of_all_its_texts(planner) -> None:
+    setting = replace(SETTING, server_draft_s=0.005, verify_token_s=3e-4, server_batch=16)
+    for listed in aims_of(planner, setting).full_server.listed:
+        n = named(listed.option.counts[planner.split.test].sum(axis=0))
+        seconds = 0.012 * n["drafts"] + 0.005 * n["server_drafts"] + 0.3 * n["exchanges"] + 0.03 * n["passes"]
+        seconds += 16 * 3e-4 * n["verified"] + n["up_bits"] / 1e8 + n["down_bits"] / 1e9
+        assert listed.crowded == pytest.approx(n["tokens"] / seconds), listed.name
 
 
 def test_an_option_saves_time_between_its_crossings_with_narrower_and_wider_ones():

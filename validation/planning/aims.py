@@ -64,10 +64,8 @@ class Row:
     counts: dict[str, float]
 
     def plain(self) -> dict[str, Any]:
-        entries: dict[str, Any] = {}
-        for name in self.__slots__:
-            value = getattr(self, name)
-            entries[name] = value.plain() if isinstance(value, Number) else value
+        values = ((name, getattr(self, name)) for name in self.__slots__)
+        entries = {name: value.plain() if isinstance(value, Number) else value for name, value in values}
         return entries | {"breaks": list(self.breaks)}
 
 
@@ -129,10 +127,6 @@ class Aims:
     full_server: Aim
     together: Aim | None  # Of several users
     asked: Aim  # One of these, which the plan answers
-
-    @property
-    def every(self) -> list[Aim]:
-        return [aim for aim in (self.one_user, self.full_server, self.together) if aim is not None]
 
 
 def has_device(listed: Listed) -> bool:

@@ -47,7 +47,7 @@ class Result:
 
     def plain(self, request: Request, planner: Planner, about: dict[str, Any]) -> dict[str, Any]:
         """Return the plan as plain values; see the documentation of ``hlm plan --json``."""
-        link = planner.setting.link
+        link, aims = planner.setting.link, self.aims
         return {
             "format": "hlm plan",
             "version": 3,
@@ -77,7 +77,7 @@ class Result:
             "menu": planner.menu(),
             "streamed": planner.streamed_menu(),
             "asked": self.asked.name,
-            "aims": [_answer(planner, aim) for aim in self.aims.every],
+            "aims": [_answer(planner, aim) for aim in (aims.one_user, aims.full_server, aims.together) if aim],
             "answer": self.answer,
             "gap": self.gap and self.gap.plain(),
             "message_gain": self.message_gain and self.message_gain.plain(),
@@ -171,11 +171,9 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
     setting, model = planner.setting, planner.model
     ours = planner.ours(setting)
     median = setting.link.quantile(0.5)
-    if ours is None or ours.block:  # the bounds are those of drafts that are verified one by one
-        return None, None, ""
-    measured = setting.passes is not None or setting.objective != "throughput" or median <= 0
-    if model is None or measured or ours.family not in (OURS, STREAMED):
-        return None, None, ""
+    other = setting.passes is not None or setting.objective != "throughput" or median <= 0
+    if model is None or other or ours is None or ours.block or ours.family not in (OURS, STREAMED):
+        return None, None, ""  # the bounds are those of drafts that are verified one by one, at times of one slope
     streams = planner.candidates(STREAMED, setting)
     if ours.family == STREAMED:
         total = planner.totals([ours])[0]

@@ -58,13 +58,12 @@ def as_good_lengths(planner: Planner, aims: Aims, counts: Mapping[str, Any] | No
     asked, best, said = aims.asked, aims.asked.best, []
     if not is_fixed_length(best):
         return []
-    if asked.name != ONE_USER or asked.setting.objective != "throughput":
-        pass
-    elif counts is not None:
+    alone = asked.name == ONE_USER and asked.setting.objective == "throughput"
+    if alone and counts is not None:
         ends = counts["not_told_apart"] or (0, 0)
         tied = tied_lengths(ends) if ends[0] <= best.option.draft_length <= ends[1] else ""
         said += [f"{tied} are not told apart by these counts"] if tied else []
-    elif planner.split.prompts["test"] > 1:
+    elif alone and planner.split.prompts["test"] > 1:
         tied = tied_lengths(planner.alike(best.option))
         said += [f"{tied} are not told apart by these prompts"] if tied else []
         longest = best.option.draft_length == DRAFT_LENGTHS[-1]

@@ -165,10 +165,7 @@ class Setting:
         return np.asarray(drafts * self.draft_s * self.device_w + bits / max(rate_bps, 1e-9) * self.transmit_w)
 
     def speeds(self, total: Array, rates: Array | None = None, batch: int = 1) -> Array:
-        """Return the tokens per second at each rate of the link, for total counts (..., counts).
-
-        Passes of the server have ``batch`` such texts, and none waits for one.
-        """
+        """Return the tokens/s at each rate of the link, of total counts (..., counts) in passes of ``batch`` texts."""
         seconds = self.seconds(total[..., None, :], self.link.rates if rates is None else rates)
         longer = batch * self.server_seconds(total, batch) - self.server_seconds(total) if batch > 1 else np.zeros(())
         return np.asarray(total[..., None, 0] / (seconds + longer[..., None]))

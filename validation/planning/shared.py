@@ -31,7 +31,6 @@ MOST_ROUNDS, EACH = 40_000, (60, 400)
 """Rounds that are simulated for a prediction: of all users, and of each one."""
 SCREENED = 8_000  # The same for each rule that is tried, at most EACH[0] of each user
 SPREAD = 0.02  # Of the times away from the server: without any, users who meet in a pass would meet for ever
-MOST_AHEAD = 1 << 20  # users of whom a plan says that devices are ahead
 WAIT_WORTH = 1.01  # A server waits for company only if this makes the users faster by more than the simulation's noise
 LONGER = 1.1
 """Times away that are longer by this factor tell how much a speed depends on them, and the rest on the server."""
@@ -89,16 +88,15 @@ def ahead_from(pool: Pool) -> int | None:
 
     Nothing waits for a server that is free, so it may be a few percent more. None if devices never are, or always.
     """
-    listed = [place for places in pool.places.values() for place in places.tolist() if pool.kept[place]]
-    runs = [(place, pool.options[place].row.device) for place in listed if pool.options[place].family not in UNRUN]
-    sides = [pool.test[[place for place, device in runs if device is side]] for side in (True, False)]
+    runs = np.concatenate([places for family, places in pool.places.items() if family not in UNRUN])
+    device = np.array([pool.options[place].row.device for place in runs])
+    sides = [pool.test[runs[pool.kept[runs] & (device == side)]] for side in (True, False)]
 
     def ahead(many: int) -> bool:
         devices, servers = (estimated(pool.setting, total, many).max(initial=0.0) for total in sides)
         return bool(devices > servers)
 
-    numbers = [1 << power for power in range(MOST_AHEAD.bit_length())]
-    high = next(filter(ahead, numbers), 1)
+    high = next(filter(ahead, (1 << power for power in range(20))), 1)
     return None if high == 1 else bisect_left(range(high), True, lo=high // 2 + 1, key=ahead)
 
 

@@ -60,14 +60,11 @@ def read_users(file: Path, setting: Setting) -> list[User]:
     return users
 
 
-def plan_band(
-    planner: Planner, users: list[User], server_batch: int = 1
-) -> tuple[Planner, Shared, dict[str, Any] | None]:
+def plan_band(planner: Planner, users: list[User], server_batch: int) -> tuple[Planner, Shared, dict[str, Any] | None]:
     """Return a planner, the users for every policy of a plan, and our lossless plan for each as plain values.
 
     A user's codec is the best one at an equal share. Policies have equal shares, and those of our plan. If the users
-    differ, the planner has one option more: our plan, which has an option for each user. Without a model of what is
-    accepted, as of an engine's counts, shares are equal and there is no such plan.
+    differ, the planner has one option more: our plan, which has an option for each user. Without a model there is none.
     """
     setting, many = planner.setting, len(users)
     rate, trip, draft = (

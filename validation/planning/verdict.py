@@ -116,11 +116,6 @@ def number_said(aim: Aim, listed: Listed) -> str:
     return words.get(aim.setting.objective, speed)
 
 
-def is_together(aim: Aim) -> bool:
-    """Return whether an aim is that of several users, with a device each or none."""
-    return aim.name not in (ONE_USER, FULL_SERVER)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
     """What the lines of an answer say besides the numbers of its aim; "" is left out."""
@@ -166,8 +161,8 @@ def answer_of(asked: Aim, row: Row, said: Said, counts: CountsSaid | None = None
 
 def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str:
     """Return the interval of a policy's speed, to stand behind it; "" if it has none."""
-    speed = row.decides if is_together(asked) else row.tokens_per_s_mean
-    if asked.name == FULL_SERVER or (not is_together(asked) and asked.setting.objective != "throughput"):
+    speed = row.decides if asked.shared else row.tokens_per_s_mean
+    if asked.name == FULL_SERVER or (not asked.shared and asked.setting.objective != "throughput"):
         return ""
     ends, of = [end for end in (speed.low, speed.high) if end is not None], "over prompts"
     if counts is not None:
@@ -199,7 +194,10 @@ def rivals_of(asked: Aim) -> Rivals:
     best, own = asked.best, has_device(asked.best)
     other_side = best is asked.rival or plainest(asked, best)[1] or (has_device(asked.rival) and not own)
     rival = asked.best_of(lambda one: has_device(one) is not own) if other_side else asked.rival
-    server, exact = None if own else _faster_server(asked, rival), None
+    kind, exact = OWN_DRAFTS if best.family in OWN_DRAFTS else (best.family,), None
+    server = None if own else asked.best_of(lambda one: not has_device(one) and one.family not in kind)
+    if server is not None and rival is not None and rival.value >= server.value:
+        server = None
     if server is not None and best.option.lossless and rival is not None and not rival.option.lossless:
         exact = asked.best_of(lambda one: one.option.lossless and has_device(one))
     unshown = _unshown(asked, [one for one in (exact or rival, server) if one is not None])
@@ -246,13 +244,6 @@ def _priced(asked: Aim, listed: Listed) -> str:
     words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
     share = f", {listed.value / asked.best.value:.2f} {words}" if asked.best.value > 0 else ""
     return f"{number_said(asked, listed)}{share}"
-
-
-def _faster_server(asked: Aim, rival: Listed | None) -> Listed | None:
-    """Return the best server of another kind than the answer, if it is better than a rival; else None."""
-    kind = OWN_DRAFTS if asked.best.family in OWN_DRAFTS else (asked.best.family,)
-    server = asked.best_of(lambda one: not has_device(one) and one.family not in kind)
-    return server if server is not None and (rival is None or server.value > rival.value) else None
 
 
 def _needs(listed: Listed) -> str:

@@ -68,7 +68,6 @@ def test_what_is_left_out_of_a_command_has_the_default_of_a_request(plan):
         (("--latency", "p95=1ms"), "the shortest round takes 30.0 ms; allow 30.1"),
         (("--objective", "goodput"), "give --latency"),
         (("--verify-time", "0ms"), "--verify-time is 0: a model"),
-        (("--between-time", "nan"), "--between-time is 'nan'"),
         (("--rate", "100000000G"), "is at most 1e+15"),
         (("--draft-ms", "12"), "write --draft-time 12ms"),
         (("--confidence", ".9"), "write --all: its intervals are at 95%"),
@@ -228,7 +227,6 @@ def test_users_wait_for_one_server(plan):
     assert min(one["wait_s"] for one in many["users"]) > 0.1
     batched = planned(plan("--users", "12", "--server-batch", "8", *words))["users"]
     assert 2.0 * many["total_tokens_per_s"] < batched["total_tokens_per_s"] <= 1.02 * batched["upper_bound"]
-    assert batched["value"] <= batched["upper_bound"]
     assert 1.0 < batched["server"]["rounds_of_a_pass"] <= 8.0
 
 
@@ -390,9 +388,7 @@ def test_users_of_counts_share_a_server(answers):
         "users.csv",
     )
     found = planned(run("plan", "--acceptance", "answers.jsonl", *words, "--json"))
-    server, device = (
-        row_of(found, name)["decides"]["value"] for name in ("server with greedy drafts", "greedy drafts")
-    )
+    server, device = (row_of(found, f"{one}greedy drafts")["decides"]["value"] for one in ("server with ", ""))
     rounds = 2 / (0.030 + 2 * 0.005)
     assert [server, found["users"]["total_tokens_per_s"]] == pytest.approx([1.8 * rounds] * 2, rel=1e-3)
     assert device == pytest.approx(1.8 / (0.7 + 0.024 + 0.03) + 1.8 / (0.9 + 0.012 + 0.03), rel=0.02)
@@ -452,7 +448,6 @@ def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(an
         (("--leak", "bits=1", "--page", "plan.html"), "--leak and --page cannot"),
         (("--run", "run.jsonl", "--block"), "from a trace (hlm validate or hlm import)"),
         (("--run", "run.jsonl", "--times", "times.json"), "has its own counts and times"),
-        (("--trace", "trace", "--draft-length", "3"), "--draft-length belongs to --acceptance"),
         (("--trace", "trace", "--page", "."), "--page is ., which cannot be a file"),
         (("--trace", "trace", "--policy", "answers.jsonl/policy.json"), "which cannot be a file"),
         (("--trace", "trace", "--users", "none.csv"), "There is no file none.csv"),

@@ -13,8 +13,7 @@ from validation.planning.rounds import COUNTS
 def test_a_plan_charges_what_a_session_adds(seal, key):
     rng = np.random.default_rng(0)
     bare = wire.DevicePolicy(8, 1.0, wire.threshold_rule(2), wire.LatticeRows(16, top_k=4))
-    sides = wire.DeviceSession, wire.ServerSession
-    device, server = (side(bare, session=b"text 0001", key=key) for side in sides)
+    device, server = (side(bare, session=b"text 0001", key=key) for side in (wire.DeviceSession, wire.ServerSession))
     for n in range(128):
         drafts = [bare.draft(rng.normal(size=8), rng=rng)]
         message = device.message(drafts)

@@ -73,9 +73,8 @@ def pairs(tmp_path_factory):
         def listed(one):
             return one.draft_length <= 1 or not np.isfinite(one.threshold) or round(20 * one.threshold) % 4 == 0
 
-        usual, more = (
-            [*filter(listed, each)] for each in (full.options, colocated_options(evidence, range(1, SEEDED)))
-        )
+        servers = colocated_options(evidence, range(1, SEEDED))
+        usual, more = ([*filter(listed, each)] for each in (full.options, servers))
         texts = np.arange(len(full.split.prompt))
         whole = Split(texts, full.split.calibrate, texts, enough=True, prompt=full.split.prompt)
         made = ((usual, full.split), (usual, whole), (usual + more, whole))

@@ -89,7 +89,7 @@ def test_no_one_draft_length_is_better_for_equal_users_than_their_plan(planner) 
 def test_a_user_with_more_weight_has_more_of_the_band(planner) -> None:
     fair = replace(planner, setting=replace(SETTING, link=constant_link(1e5, 0.02), objective="fair"))
     users = [User(str(weight), 1e5, 0.02, 0.012, weight) for weight in (1.0, 4.0)]
-    small, large = (user["share"] for user in plan_band(fair, users)[2]["users"])
+    small, large = (user["share"] for user in plan_band(fair, users, 1)[2]["users"])
     assert large > 2 * small
 
 

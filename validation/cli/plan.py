@@ -40,7 +40,7 @@ of_output = partial(option, group="Output")
 
 @click.command("plan", cls=GroupedCommand)
 @of_evidence("--trace", "A trace, written by `hlm validate` or `hlm import`.  [default: runs/builtin/trace]", PLACE)
-@of_evidence("--acceptance", "Or an engine's counts (no --risk, --users); more files may follow.", FILE, multiple=True)
+@of_evidence("--acceptance", "Or an engine's counts (no --risk); more files may follow.", FILE, multiple=True)
 @of_evidence("--run", "Instead of a trace, a record of `hlm device --record`: rounds, times and link.", FILE)
 @click.argument("more", nargs=-1, type=FILE, metavar="[FILES]...")
 @of_evidence("--draft-length", "With --acceptance: every step drafted this many.", AT_LEAST_1)
@@ -92,7 +92,7 @@ of_output = partial(option, group="Output")
 @of_aim("--users", "How many share the band, or a CSV: name, rate, ...", default="1")
 @of_aim(
     "--server-batch",
-    "The most texts in a pass of a full or shared server (vLLM: --max-num-seqs).  [default: --users]",
+    "The most texts in a pass of a full or shared server (vLLM: --max-num-seqs).  [default: --users, or --passes]",
     click.IntRange(1, 10_000),
 )
 @of_messages("--seal", "Guard of messages: docs/deploy.md.", click.Choice(["none", "checksum", "hmac"]), default="none")
@@ -138,7 +138,8 @@ def plan(
     console = open_console(stderr=as_json)
     listed = read_users(Path(given["users"]), request.setting()) if given["users"].endswith(".csv") else []
     if listed:
-        request = replace(request, users=len(listed), server_batch=given["server_batch"] or len(listed))
+        batch = given["server_batch"] or min(request.server_batch, len(listed))
+        request = replace(request, users=len(listed), server_batch=batch)
     planner, about = _planner(console, request, run, given)
     made = plan_for(request, planner, about, said, listed)
     request, planner, result = made.request, made.planner, made.result
@@ -164,7 +165,7 @@ def plan(
         say(console, f"At: {said_setting}", limits, *models)
     else:
         show(console, result, [f"At: {said_setting}", limits, *models])
-    if made.users is not None and listed:  # equal users have equal plans
+    if made.users is not None and planner.model is not None and listed:  # equal users have equal plans
         show_users(console, made.users)
     if given["picture"] is not None:
         draw(result, ". ".join([said_setting, limits, *models]), given["picture"])
@@ -195,13 +196,11 @@ BELONGS = {
 }
 ALSO = ("--between-time", "--bias", "--seal", "--server-batch")
 NO_ROWS = "counts have no distributions of the models; plan from a trace (hlm validate or hlm import)"
-NO_USERS = "several users are planned from a trace (hlm validate or hlm import); --objective capacity takes counts too"
 AGAINST = (
     (("trace",), ("acceptance",), "a plan is of one of them"),
     (("run",), ("trace", "acceptance", "times"), "a record of a run has its own counts and times"),
     (("run",), ("seal",), "the record says whether its frames had a key"),
     (("acceptance", "run"), ("policy", "block", "leak", "bias"), NO_ROWS),
-    (("acceptance", "run"), ("users",), NO_USERS),
     (("acceptance",), ("risk",), NO_ROWS),
     (("block", "leak"), ("users",), "verification by block and padding are planned for one user"),
     (("latency",), ("users",), "of several users a round also waits for the server, which no limit counts"),
@@ -318,12 +317,19 @@ def _request(given: dict[str, Any]) -> Request:
     from validation.decoding.recorded_links import find_link
     from validation.planning import quantities as read
     from validation.planning.request import Request
+    from validation.planning.users import MOST_USERS
 
     down, users, own_draft = given["down_rate"], given["users"], given["server_draft_time"]
-    if not users.endswith(".csv") and not (users.isascii() and users.isdigit() and 1 <= int(users) <= 1000):
-        raise UserError(f"--users is {users!r}; give a number from 1 to 1,000, or a CSV file with name and rate.")
+    if not users.endswith(".csv") and not (users.isascii() and users.isdigit() and 1 <= int(users) <= MOST_USERS):
+        raise UserError(
+            f"--users is {users!r}; give a number from 1 to {MOST_USERS:,}, or a CSV file with name and rate."
+        )
     if users.lstrip("0") != "1" and given["objective"] in ("cost", "goodput", "capacity"):
-        raise UserError(f"--objective {given['objective']} is of one user; leave out --users.")
+        why = "is of one user; leave out --users"
+        if given["objective"] == "capacity":
+            why = "counts the users that a full server carries; leave out --users, and say by --server-batch how many "
+            why += "texts a pass has. A plan for --users N answers this too, in its line 'A full server'"
+        raise UserError(f"--objective {given['objective']} {why}.")
     if down is not None and read.read_rate("--down-rate", down) <= 0:
         raise UserError("--down-rate is 0: then no answer arrives; give a rate above 0.")
     return Request(
@@ -343,7 +349,7 @@ def _request(given: dict[str, Any]) -> Request:
         latency=None if given["latency"] is None else read.read_latency(given["latency"]),
         leak_bits=None if given["leak"] is None else read.read_leak(given["leak"]),
         energy_j=None if given["energy"] is None else read.read_energy("--energy", given["energy"]),
-        users=(count := 2 if users.endswith(".csv") else int(users)),  # of a file, until it is read
+        users=(count := MOST_USERS if users.endswith(".csv") else int(users)),  # of a file, until it is read
         server_batch=given["server_batch"] or count,
         batch_assumed=given["server_batch"] is None,
         recorded=None if given["link_csv"] is None else find_link(given["link_csv"], given["link_name"]),

@@ -9,16 +9,9 @@ from rich.console import Console
 from validation.cli.tables import print_table, say
 from validation.decoding.methods.rows import DEVICE, STREAMED, UNRUN
 from validation.estimates import three_digits
-from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row
+from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, has_device
 from validation.planning.result import Result
-from validation.planning.verdict import (
-    NAMES,
-    is_fixed_length,
-    is_together,
-    plainest,
-    symbols_said,
-    with_length,
-)
+from validation.planning.verdict import NAMES, is_fixed_length, plainest, symbols_said, with_length
 from validation.printable import counted
 
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token", "fair": "tok/s each"}
@@ -65,7 +58,7 @@ def show(console: Console, result: Result, about: Sequence[str]) -> None:
 
 
 def _print_policies(console: Console, result: Result) -> None:
-    together, best = is_together(result.asked), result.row_of(result.asked.best)
+    together, best = result.asked.shared is not None, result.row_of(result.asked.best)
     objective = result.asked.setting.objective
     whose = (result.asked.name if together else "one user").replace(" ", "\n")
     speeds = f"tokens/s\nof {whose}"
@@ -87,7 +80,7 @@ def _print_policies(console: Console, result: Result) -> None:
 def _legend(result: Result) -> str:
     calibrated = any(row.text_risk.basis.startswith("calibrated") for row in result.rows)
     marks = "c: measured, with a limit that other prompts set and a sample may exceed; " if calibrated else ""
-    speeds = "at the median rate" if is_together(result.asked) else "in the mean over time"
+    speeds = "at the median rate" if result.asked.shared is not None else "in the mean over time"
     symbols = symbols_said(" ".join(line for line in result.answer if line.startswith("Risk: ")))
     return (
         f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: over those of "
@@ -99,9 +92,9 @@ def _legend(result: Result) -> str:
 
 def _full_server(result: Result) -> tuple[Aim, Listed]:
     """Return the full server's aim, and its best without a device, within the limits if any is."""
-    full = next(aim for aim in result.aims if aim.name == FULL_SERVER)
-    alone = [one for one in full.rows if not one.option.row.device and one.family not in UNRUN]
-    return full, full.best_of(lambda one: not one.option.row.device) or max(alone, key=lambda one: one.value)
+    full = result.aims.full_server
+    alone = [one for one in full.rows if not has_device(one) and one.family not in UNRUN]
+    return full, full.best_of(lambda one: not has_device(one)) or max(alone, key=lambda one: one.value)
 
 
 def _times_said(times: float) -> str:
@@ -125,7 +118,9 @@ def _most_users(result: Result) -> str:
             if result.full_pays:
                 tokens = f"{listed.option.draft_length + 1:g} tokens of each text"
                 about[0] += f", until a pass over {tokens} takes {result.full_pays:.2f} times as long as over one"
-        about += [] if is_together(result.asked) else [f"one user alone gets {three_digits(best[0].second)} tokens/s"]
+        if result.asked.shared is None:
+            other = "" if base in best or listed is not aim.best else f", with the other {three_digits(base.crowded)}"
+            about.append(f"each of its users gets at most {three_digits(best[0].crowded)} tokens/s{other}")
         return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'; '.join(about)}"
 
     texts = counted(aim.setting.server_batch, "text")
@@ -133,24 +128,21 @@ def _most_users(result: Result) -> str:
     exact = aim.best_of(lambda one: one.option.lossless)
     if exact is not None and not aim.best.option.lossless:
         said += f". Without loss: {named(exact, [one for one in aim.listed if one.option.lossless])}"
+    if result.ahead_from and has_device(aim.best):
+        users = f"{float(f'{result.ahead_from:.2g}'):,.0f} users"
+        said += f". From about {users} on, devices make more tokens/s together than a server without them"
     longest = aim.best.option.fixed_length and aim.best.option.draft_length == result.longest
     return f"{said}.{f' K = {result.longest:g} is the longest planned.' if longest else ''}"
 
 
 def _with_breaks(row: Row, *, lengths: bool = False) -> str:
     name = NAMES.get(row.policy, row.policy)
+    if row.breaks:
+        return f"{name} (breaks {', '.join(row.breaks)})"
     length = row.draft_length.value or 0.0
     longer = f"{name}, K = {length:g}"
-    if (
-        lengths
-        and row.policy != STREAMED
-        and not row.breaks
-        and length >= 1
-        and length % 1 == 0
-        and len(longer) <= WIDEST_NAME
-    ):
-        name = longer
-    return f"{name} (breaks {', '.join(row.breaks)})" if row.breaks else name
+    whole = length >= 1 and length % 1 == 0 and row.policy != STREAMED
+    return longer if lengths and whole and len(longer) <= WIDEST_NAME else name
 
 
 def ordered(result: Result) -> list[Row]:
@@ -164,7 +156,7 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     say(console, *result.answer, style="bold")
     decides = DECIDES.get(result.asked.setting.objective, "tok/s mean")
     cells = CELLS if decides in CELLS else {decides: ("decides", ",.4g"), **CELLS}
-    alone = not is_together(result.asked)
+    alone = result.asked.shared is None
     if not alone:  # the other speeds are those of one user
         decides = f"tok/s of {result.asked.name}"
         cells = {decides: ("decides", ",.4g"), **{head: cell for head, cell in CELLS.items() if head not in ALONE}}
@@ -243,7 +235,7 @@ def draw(result: Result, setting: str, path: Path) -> None:
 
     asked, best, objective = result.asked, result.row_of(result.asked.best), result.asked.setting.objective
     alone = asked.name == ONE_USER and objective == "throughput"
-    known = alone or is_together(asked)
+    known = alone or asked.shared is not None
     decides = DECIDES.get(objective, f"tokens/s of {asked.name}")
     what = "tokens/s of one user, in the mean over time" if alone else decides
     use, number = (line.partition(end)[0] for line, end in zip(result.answer, (";", f"; {asked.name}"), strict=False))

@@ -77,9 +77,8 @@ class Model:
         after = np.cumprod(alpha[1:]).sum() if k > 1 else 0.0
         share = 1.0 - skip.mean()
         tokens = skip.mean() + share + (1.0 + after) * np.mean(~skip * (1.0 - beta))
-        seconds = skip.mean() * setting.draft_s + share * (
-            costs.fixed_time(k) + (16.0 + k * bits) * costs.seconds_per_bit
-        )
+        round_s = costs.fixed_time(k) + (16.0 + k * bits) * costs.seconds_per_bit
+        seconds = skip.mean() * setting.draft_s + share * round_s
         return float(tokens / seconds), float(np.mean(skip * beta) / tokens)
 
     def scaled(self, first: float) -> Array:

@@ -17,17 +17,7 @@ from validation.acceptance.record import VERIFICATIONS, AcceptanceRecord, Counts
 from validation.acceptance.settings import LONGER
 from validation.acceptance.summary import FEWEST_CLUSTERS, RoundTimes, square, summarise
 from validation.arrays import Array
-from validation.decoding.methods.rows import (
-    COLOCATED,
-    DEVICE,
-    FIXED,
-    FLEXSPEC,
-    GREEDY,
-    OURS,
-    OWN_GREEDY,
-    SERVER,
-    STREAM,
-)
+from validation.decoding.methods import rows
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.planning.option import Note, Option, exact
@@ -35,6 +25,8 @@ from validation.planning.profile import rejection_bits, reply_bits
 from validation.planning.rounds import count_table
 from validation.planning.split import Split
 from validation.printable import counted
+
+LEAST = "Draft lengths varied and only their sum is known: planned is the least acceptance that the counts allow."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +73,7 @@ def options_of_records(
     evidence["not_told_apart"] = summary.not_told_apart
     notes = _notes(records, _by_ids(records), vocabulary)
     if any(fewest != most for fewest, most in (record.examined(draft_length) for record in records)):
-        text = (
-            "Draft lengths varied and only their sum is known: planned is the least acceptance that the counts allow."
-        )
-        notes.append(Note(text))
+        notes.append(Note(LEAST))
     return options, {"evidence": evidence, "notes": notes}
 
 
@@ -113,18 +102,18 @@ def options_of_counts(
     none = np.zeros(len(tables))
     server = {"passes": 1, "verified": 1, "down_bits": width}
     options = [
-        exact(SERVER, "one exchange a token", table(**server, exchanges=1, up_bits=8)),
-        Option(DEVICE, "", table(drafts=1, skipped=1), 0, np.inf, none + 1, none + 1),
-        exact(STREAM, "no round trips", table(**server)),
+        exact(rows.SERVER, "one exchange a token", table(**server, exchanges=1, up_bits=8)),
+        Option(rows.DEVICE, "", table(drafts=1, skipped=1), 0, np.inf, none + 1, none + 1),
+        exact(rows.STREAM, "no round trips", table(**server)),
     ]
     greedy = records[0].draft_sampling == "greedy"
-    by_ids = (GREEDY, "") if greedy else (OURS, "token ids, ") if _by_ids(records) else None
+    by_ids = (rows.GREEDY, "") if greedy else (rows.OURS, "token ids, ") if _by_ids(records) else None
     reply = reply_bits(vocabulary)
     for k in range(1, known + 1):
         rounds = 1.0 / tokens[:, k - 1]
         rejected = rounds * (1.0 - np.prod(rates[:, :k], axis=1))
         alone = {"server_drafts": k * rounds, "passes": rounds, "verified": (k + 1) * rounds, "down_bits": width}
-        options.append(exact(OWN_GREEDY if greedy else COLOCATED, f"K = {k}", table(**alone), k))
+        options.append(exact(rows.OWN_GREEDY if greedy else rows.COLOCATED, f"K = {k}", table(**alone), k))
         shared = {"drafts": k * rounds, "passes": rounds, "exchanges": rounds, "verified": (k + 1) * rounds}
         if by_ids is not None:
             family, words = by_ids
@@ -139,9 +128,9 @@ def options_of_counts(
             down_bits=rounds * reply + rejected * rejection_bits(vocabulary),
         )
         sized = (float(vocabulary), float(vocabulary))
-        options.append(exact(FIXED, f"K = {k}", full, k, top_k=sized))
-        options.append(exact(FLEXSPEC, f"K = {k}", split, k, top_k=(1, 1), codec=0))
-        options.append(exact(OURS, f"q_d up, p down, K = {k}", split, k, top_k=(1, 1), codec=0))
+        options.append(exact(rows.FIXED, f"K = {k}", full, k, top_k=sized))
+        options.append(exact(rows.FLEXSPEC, f"K = {k}", split, k, top_k=(1, 1), codec=0))
+        options.append(exact(rows.OURS, f"q_d up, p down, K = {k}", split, k, top_k=(1, 1), codec=0))
     return options, {
         "engine": records[0].engine,
         "records": len(records),

@@ -39,9 +39,8 @@ def lengths_by_law(trace: Trace, draft_length: int, confidence: float = 0.95) ->
     chances, text = np.concatenate(parts, axis=1), np.cumsum(np.concatenate(begins)) - 1
     counts = np.bincount(text)
     if counts.max() <= draft_length:
-        raise UserError(
-            f"No text of the trace has {draft_length + 1} tokens, as a step of {draft_length} drafts needs."
-        )
+        needed = f"{draft_length + 1} tokens, as a step of {draft_length} drafts needs"
+        raise UserError(f"No text of the trace has {needed}.")
     place = np.arange(len(text)) - np.repeat(np.cumsum(counts) - counts, counts)
     estimates = {}
     for name, row in zip(LAWS, chances, strict=True):

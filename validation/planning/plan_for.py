@@ -20,7 +20,7 @@ class Plan:
     request: Request
     planner: Planner
     result: Result
-    users: dict[str, Any] | None  # our plan for each of several users, as plain values
+    users: dict[str, Any] | None  # of several users our plan for each, of counts what each gets; as plain values
 
 
 def prepared(request: Request, planner: Planner, evidence: Mapping[str, Any]) -> tuple[Request, Planner]:
@@ -46,4 +46,7 @@ def plan_for(
         planner = replace(planner, streamed=None)  # it takes more of a server than a device in rounds
         each = [*listed] or equal_users(request.users, planner.setting)
         planner, shared, users = plan_band(planner, each, request.server_batch)
-    return Plan(request, planner, make(planner, request, shared, about["evidence"], notes), users)
+    result = make(planner, request, shared, about["evidence"], notes)
+    if shared is not None and users is None:
+        users = shared.plain(result.asked.best.option, planner.split.test)
+    return Plan(request, planner, result, users)

@@ -253,18 +253,11 @@ def _of_rounds(
     by_length: dict[str, list[Array]] = {name: [] for name in kinds}
     for k in DRAFT_LENGTHS:
         sent = message_bits(sizes, length, k, vocabulary)
-        planned = [
-            expected_counts(
-                accepted[:, None, codecs],
-                nothing[:, None, codecs],
-                length,
-                k,
-                first=first[:, :, codecs],
-                skip=skip[:, :, codecs],
-                wire=replace(wire, header=sent[:, codecs]),
-            )
-            for codecs, wire in ((slice(0, 1), dssd), (slice(1, None), plain))
-        ]
+        planned = []
+        for codecs, wire in ((slice(0, 1), dssd), (slice(1, None), plain)):
+            along, no_bits = accepted[:, None, codecs], nothing[:, None, codecs]
+            sent_first, kept, own = first[:, :, codecs], skip[:, :, codecs], replace(wire, header=sent[:, codecs])
+            planned.append(expected_counts(along, no_bits, length, k, first=sent_first, skip=kept, wire=own))
         by_length["planned"].append(np.concatenate(planned, axis=1))
         header = replace(plain, header=sent[:, :SEEDED])
         by_length["blocks"].append(expected_counts(ratio, nothing[:, :SEEDED], length, k, wire=header, ratio=ratio))

@@ -6,29 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from validation.decoding.methods.rows import (
-    OURS,
-    SERVER,
-    STREAMED,
-    UNRUN,
-)
+from validation.decoding.methods.rows import OURS, SERVER, STREAMED, UNRUN
 from validation.planning import sentences
-from validation.planning.aims import (
-    FULL_SERVER,
-    Aim,
-    Listed,
-    Number,
-    Row,
-    aims_of,
-    described,
-    has_device,
-)
+from validation.planning.aims import Aim, Aims, Listed, Number, Row, aims_of, described, has_device
 from validation.planning.engine_counts import basis_said, counts_of, longest_recorded
 from validation.planning.option import Note
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
-from validation.planning.shared import Shared
+from validation.planning.shared import Shared, ahead_from
 from validation.planning.token_time import length_pays, takes_no_longer
 from validation.planning.verdict import Said, answer_of
 
@@ -38,8 +24,7 @@ _DUAL = "dual bound in the model of mean rounds"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     rows: list[Row]  # Of the aim that was asked for, the strongest policy that is not ours first
-    aims: list[Aim]
-    asked: Aim
+    aims: Aims
     answer: list[str]  # What to use, its speed, its guarantee, the strongest rival, and what an allowed risk buys
     binds: str  # What takes the time of the answer
     gap: Number | None  # By how much a better plan of the class could be faster, relative
@@ -49,7 +34,12 @@ class Result:
     notes: list[str]  # What the numbers rest on
     bounds: list[str]
     longest: float  # draft length that is planned
+    ahead_from: int | None  # of a full server's best plan with devices: how many users make it faster than any without
     full_pays: float | None  # how much longer than over one token a full server's widest pass may take in its best plan
+
+    @property
+    def asked(self) -> Aim:
+        return self.aims.asked
 
     def row_of(self, listed: Listed) -> Row:
         """Return the row of a listed option of the aim that was asked for."""
@@ -57,7 +47,7 @@ class Result:
 
     def plain(self, request: Request, planner: Planner, about: dict[str, Any]) -> dict[str, Any]:
         """Return the plan as plain values; see the documentation of ``hlm plan --json``."""
-        link = planner.setting.link
+        link, aims = planner.setting.link, self.aims
         return {
             "format": "hlm plan",
             "version": 3,
@@ -87,7 +77,7 @@ class Result:
             "menu": planner.menu(),
             "streamed": planner.streamed_menu(),
             "asked": self.asked.name,
-            "aims": [_answer(planner, aim) for aim in self.aims],
+            "aims": [_answer(planner, aim) for aim in (aims.one_user, aims.full_server, aims.together) if aim],
             "answer": self.answer,
             "gap": self.gap and self.gap.plain(),
             "message_gain": self.message_gain and self.message_gain.plain(),
@@ -107,10 +97,7 @@ def make(
 ) -> Result:
     """Return the best plan for a request; ``evidence`` and ``notes`` say what the planner was made of."""
     aims, evidence = aims_of(planner, planner.setting, shared), evidence or {}
-    asked = aims[-1] if shared is not None else aims[0]
-    if planner.setting.objective == "capacity":
-        asked = next(aim for aim in aims if aim.name == FULL_SERVER)
-    best = asked.best.option
+    asked, best = aims.asked, aims.asked.best.option
     counts = evidence if "files" in evidence else None
     engine = None if counts is None else counts_of(counts, best, planner.setting.link.down_bps)
     gap, message_gain, ours = _bounds(planner)
@@ -120,14 +107,13 @@ def make(
         guarantee=f"{sentences.guarantee(planner, best, counts)} {sentences.greedy_drafts(asked)}".rstrip(),
         basis=", ".join([*each, basis_said(evidence, planner.split, best)]),
         condition=sentences.assumed_pass(planner, asked, request.users),
-        lengths=sentences.as_good_lengths(planner, aims, asked, counts),
-        unplanned=sentences.unplanned(planner, shared),
+        lengths=sentences.as_good_lengths(planner, aims, counts),
+        unplanned="" if "steps" in evidence else sentences.unplanned(planner, shared),
         risk=sentences.risk(planner, asked),
     )
     return Result(
         rows=[described(planner, asked, one) for one in asked.rows],
         aims=aims,
-        asked=asked,
         answer=answer_of(asked, row, said, engine),
         binds=planner.binding(best),
         gap=gap,
@@ -142,7 +128,8 @@ def make(
         ],
         bounds=[*sentences.no_slower(planner, request), *sentences.any_message(message_gain, ours)],
         longest=max(option.draft_length for option in planner.options if option.fixed_length),
-        full_pays=_full_pays(planner, next(aim for aim in aims if aim.name == FULL_SERVER).best),
+        ahead_from=ahead_from(planner.pool(aims.full_server.setting)) if shared is None else None,
+        full_pays=_full_pays(planner, aims.full_server.best),
     )
 
 
@@ -165,6 +152,7 @@ def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:
             "option": row.option,
             "number": aim.number(listed),
             "tokens_per_s": row.tokens_per_s_mean.value,
+            "tokens_per_s_in_full_passes": listed.crowded,
             "server_s_per_token": row.server_s_per_token.value,
             "text_risk": row.text_risk.value,
         }
@@ -183,11 +171,9 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
     setting, model = planner.setting, planner.model
     ours = planner.ours(setting)
     median = setting.link.quantile(0.5)
-    if ours is None or ours.block:  # the bounds are those of drafts that are verified one by one
-        return None, None, ""
-    measured = setting.passes is not None or setting.objective != "throughput" or median <= 0
-    if model is None or measured or ours.family not in (OURS, STREAMED):
-        return None, None, ""
+    other = setting.passes is not None or setting.objective != "throughput" or median <= 0
+    if model is None or other or ours is None or ours.block or ours.family not in (OURS, STREAMED):
+        return None, None, ""  # the bounds are those of drafts that are verified one by one, at times of one slope
     streams = planner.candidates(STREAMED, setting)
     if ours.family == STREAMED:
         total = planner.totals([ours])[0]

@@ -19,8 +19,7 @@ from validation.provenance import now
 FORMAT, VERSION = "hlm record", 2
 FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "run": {
-        "method": str,
-        "messages": str,
+        **dict.fromkeys(("method", "messages"), str),
         **dict.fromkeys(("shared_seed", "lossless", "streamed", "adapts", "keyed"), bool),
         "vocabulary": int,
         **dict.fromkeys(("tokenizer", "draft", "target"), str),
@@ -30,9 +29,8 @@ FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "probe": {**dict.fromkeys(("frames", "up_bytes", "down_bytes"), int), "seconds": (int, float)},
     "text": {"prompt": str, "mark": str, "new_tokens": int},
     "round": {
-        **dict.fromkeys(
-            ("position", "length", "drafted", "accepted", "bonus", "skipped", "up_bytes", "down_bytes"), int
-        ),
+        **dict.fromkeys(("position", "length", "drafted", "accepted"), int),
+        **dict.fromkeys(("bonus", "skipped", "up_bytes", "down_bytes"), int),
         **dict.fromkeys(("draft_s", "wait_s"), (int, float)),
         **dict.fromkeys(("opened", "audited"), bool),
     },

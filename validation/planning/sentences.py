@@ -1,33 +1,15 @@
 """The sentences of a plan that need its planner: guarantee, risk, what is assumed, draft lengths, notes and bounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from validation.acceptance.settings import SAMPLED_FAILS, tied_lengths
 from validation.acceptance.summary import FEWEST_CLUSTERS
-from validation.decoding.methods.rows import (
-    CERTIFIED,
-    COLOCATED,
-    DEVICE,
-    OURS,
-    OWN_DRAFTS,
-    OWN_GREEDY,
-    OWN_TREE,
-    SERVER,
-    STREAM,
-    STREAMED,
-)
+from validation.decoding.methods import rows
 from validation.estimates import three_digits
-from validation.planning.aims import (
-    FULL_SERVER,
-    LOSS_WORTH,
-    ONE_USER,
-    Aim,
-    Number,
-    has_device,
-)
+from validation.planning.aims import FULL_SERVER, ONE_USER, WORTH, Aim, Aims, Number, has_device
 from validation.planning.option import Option
 from validation.planning.padding import said as padding_said
 from validation.planning.plan import Planner
@@ -52,8 +34,8 @@ def unplanned(planner: Planner, shared: Shared | None) -> str:
 
 def greedy_drafts(asked: Aim) -> str:
     """Say what greedy drafts give where the answer is a server that samples its drafts."""
-    greedy = asked.best_of(lambda listed: listed.family == OWN_GREEDY)
-    if asked.best.family != COLOCATED or greedy is None:
+    greedy = asked.best_of(lambda listed: listed.family == rows.OWN_GREEDY)
+    if asked.best.family != rows.COLOCATED or greedy is None:
         return ""
     return f"Greedy drafts, vLLM's default: {number_said(asked, greedy)}."
 
@@ -62,7 +44,7 @@ def assumed_pass(planner: Planner, asked: Aim, users: int) -> str:
     """Say which time of which pass is assumed, and from which time on drafts lose."""
     setting, best = planner.setting, asked.best
     slow = asked.name == FULL_SERVER or setting.objective in ("capacity", "cost")
-    if slow or not takes_no_longer(setting) or not best.option.draft_length or best.family == STREAMED:
+    if slow or not takes_no_longer(setting) or not best.option.draft_length or best.family == rows.STREAMED:
         return ""
     verify_ms, batch = 1e3 * setting.verify_s, min(setting.server_batch, users)
     until = length_pays(planner, setting, best.option) if is_fixed_length(best) else None
@@ -71,23 +53,24 @@ def assumed_pass(planner: Planner, asked: Aim, users: int) -> str:
     return f"a pass over {tokens} is assumed to take {verify_ms:g} ms{loses}"
 
 
-def as_good_lengths(planner: Planner, aims: Sequence[Aim], asked: Aim, counts: Mapping[str, Any] | None) -> list[str]:
+def as_good_lengths(planner: Planner, aims: Aims, counts: Mapping[str, Any] | None) -> list[str]:
     """Say which draft lengths are as good as the answer's of a server, and what it should do if it is full."""
-    best, said = asked.best, []
+    asked, best, said = aims.asked, aims.asked.best, []
     if not is_fixed_length(best):
         return []
-    if counts is not None:
+    alone = asked.name == ONE_USER and asked.setting.objective == "throughput"
+    if alone and counts is not None:
         ends = counts["not_told_apart"] or (0, 0)
         tied = tied_lengths(ends) if ends[0] <= best.option.draft_length <= ends[1] else ""
         said += [f"{tied} are not told apart by these counts"] if tied else []
-    elif asked.name == ONE_USER and planner.split.prompts["test"] > 1 and asked.setting.objective == "throughput":
+    elif alone and planner.split.prompts["test"] > 1:
         tied = tied_lengths(planner.alike(best.option))
         said += [f"{tied} are not told apart by these prompts"] if tied else []
         longest = best.option.draft_length == DRAFT_LENGTHS[-1]
         said += ["the longest that is planned"] if longest else []
-        plain = next((one.option for one in asked.rows if one.family == STREAM), best.option)
+        plain = next((one.option for one in asked.rows if one.family == rows.STREAM), best.option)
         said += [] if planner.gain(best.option, plain).sign else ["not told apart from no drafts"]
-    full = next(aim for aim in aims if aim.name == FULL_SERVER).best_of(lambda one: not has_device(one))
+    full = aims.full_server.best_of(lambda one: not has_device(one))
     if full is not None and full.option is not best.option:
         length = f"K = {full.option.draft_length:g}" if is_fixed_length(full) else full.family
         said.append(f"where the server is full: {length}")
@@ -114,7 +97,8 @@ def assumptions(planner: Planner, request: Request, counts: Mapping[str, Any] | 
         parts.append(f"requests are alike (else give {FEWEST_CLUSTERS} or more records: the interval is too narrow)")
     if request.batch_assumed:
         texts = "one text" if request.server_batch == 1 else f"{request.server_batch} texts, the most of --passes"
-        room = f"of a full server has {texts}" if request.users == 1 else "has room for all users, in memory too"
+        room = f"has at most {texts}" if request.users > 1 else f"of a full server has {texts}"
+        room = "has room for all users, in memory too" if 1 < request.users <= request.server_batch else room
         parts.append(f"a pass {room} (else --server-batch)")
     numbered = "; ".join(f"({n}) {part}" for n, part in enumerate(parts, 1))
     return [f"Assumes: {numbered}.", *([grows] if grows else [])] if parts else []
@@ -149,7 +133,7 @@ def _bought(planner: Planner, asked: Aim) -> str:
     exact = asked.best_of(lambda one: one.option.lossless and (lossy is asked.best or has_device(one)))
     if lossy is None or exact is None or lossy.option.lossless or not exact.value:
         return ""
-    if lossy is not asked.best and lossy.value <= exact.value * (1.0 + LOSS_WORTH):
+    if lossy is not asked.best and lossy.value <= exact.value * (1.0 + WORTH):
         return ""
     gain = planner.gain(lossy.option, exact.option)
     low, high = gain.low or 0.0, gain.high or 0.0
@@ -190,7 +174,7 @@ def notes(planner: Planner, asked: Aim, *, few: bool) -> list[str]:
         )
     if planner.setting.leak_bits is not None:
         option = asked.best.option
-        own = planner.ours(planner.setting) if option.family not in (OURS, SERVER, DEVICE) else None
+        own = planner.ours(planner.setting) if option.family not in (rows.OURS, rows.SERVER, rows.DEVICE) else None
         shown = own or option
         notes.append(padding_said(shown, shown.counts[:, COUNTS.index("tokens")]) if shown.sizes or not own else "")
     return [note for note in notes if note]
@@ -202,9 +186,9 @@ def guarantee(planner: Planner, option: Option, counts: Mapping[str, Any] | None
     if counts is not None and option.draft_length:
         kept = f": {_AUDITED if counts['draft_sampling'] == 'sampled' else 'hlm audit tests it'}"
         return f"{_IF_KEPT}{kept if counts['verification'] else '; say which by --verification'}."
-    if option.family in (*OWN_DRAFTS, OWN_TREE):
+    if option.family in (*rows.OWN_DRAFTS, rows.OWN_TREE):
         kept = "lossless if the engine verifies by block, as Sun et al. (proved)" if option.block else _IF_KEPT
-        return f"{kept}: {'hlm audit tests it' if option.family == OWN_GREEDY else _AUDITED}."
+        return f"{kept}: {'hlm audit tests it' if option.family == rows.OWN_GREEDY else _AUDITED}."
     return "lossless: each text has the target model's distribution (proved)."
 
 
@@ -213,7 +197,7 @@ def _promise(planner: Planner, option: Option) -> str:
     kind, limit = planner.setting.risk_kind, planner.setting.risk_limit
     if limit <= 0:
         return "none: what is lost has no limit (--risk)"
-    if option.family == CERTIFIED:
+    if option.family == rows.CERTIFIED:
         return (
             f"the law of each token, given those before it, is within {option.answer_limit:g} of the target's, "
             f"and that of a text as long as these within {option.loss.max():.3g}, whatever the models are (proved)."

@@ -164,10 +164,11 @@ class Setting:
         drafts, bits = counts[..., COUNTS.index("drafts")], counts[..., COUNTS.index("up_bits")]
         return np.asarray(drafts * self.draft_s * self.device_w + bits / max(rate_bps, 1e-9) * self.transmit_w)
 
-    def speeds(self, total: Array, rates: Array | None = None) -> Array:
-        """Return the tokens per second at each rate of the link, for total counts (..., counts)."""
-        rates = self.link.rates if rates is None else rates
-        return np.asarray(total[..., None, 0] / self.seconds(total[..., None, :], rates))
+    def speeds(self, total: Array, rates: Array | None = None, batch: int = 1) -> Array:
+        """Return the tokens/s at each rate of the link, of total counts (..., counts) in passes of ``batch`` texts."""
+        seconds = self.seconds(total[..., None, :], self.link.rates if rates is None else rates)
+        longer = batch * self.server_seconds(total, batch) - self.server_seconds(total) if batch > 1 else np.zeros(())
+        return np.asarray(total[..., None, 0] / (seconds + longer[..., None]))
 
     def mean_seconds(self, counts: Array) -> Array:
         """Return seconds (texts,) of counts (texts, C): tokens over them give the mean speed and about its spread."""

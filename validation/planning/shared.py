@@ -5,6 +5,7 @@ with the mean rounds of the option. Users have equal shares of the band, or thos
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,7 @@ from hlmtheory.policy import SharedServer, queue_rates
 from hlmtheory.policy.queueing import QueueRates
 from validation.arrays import Array
 from validation.decoding.intervals import ratio
+from validation.decoding.methods.rows import UNRUN
 from validation.decoding.seconds import Times, seconds
 from validation.estimates import Estimate, three_digits
 from validation.planning.option import Option
@@ -63,6 +65,41 @@ def turns(total: Array) -> Array:
     return np.asarray(np.where(passes > 1e-9 * tokens, passes, drafts))
 
 
+def estimated(setting: Setting, total: Array, many: int) -> Array:
+    """Return about the tokens a second of N equal users together, for total counts of options.
+
+    If passes have m rounds, a user's cycle takes max(N/m S_m, Z + S_m) seconds, with S_m such a pass and Z the time
+    away from the server. The best m counts.
+    """
+    each = turns(total)
+    some = each > 0
+    each = np.where(some, each, 1.0)
+    away = (setting.seconds(total, setting.link.quantile(0.5)) - setting.server_seconds(total)) / each
+    best = np.zeros(len(total))
+    for batch in companies(min(setting.server_batch, many)):
+        pass_s = batch * setting.server_seconds(total, batch) / each
+        cycle = np.maximum(many / batch * pass_s, away + pass_s)
+        best = np.maximum(best, many * total[:, 0] / each / np.maximum(cycle, _LEAST))
+    return np.asarray(np.where(some, best, many * np.mean(setting.speeds(total), axis=-1)))
+
+
+def ahead_from(pool: Pool) -> int | None:
+    """Return from about how many users on, each with the pool's link, devices are faster together than any server.
+
+    Nothing waits for a server that is free, so it may be a few percent more. None if devices never are, or always.
+    """
+    runs = np.concatenate([places for family, places in pool.places.items() if family not in UNRUN])
+    device = np.array([pool.options[place].row.device for place in runs])
+    sides = [pool.test[runs[pool.kept[runs] & (device == side)]] for side in (True, False)]
+
+    def ahead(many: int) -> bool:
+        devices, servers = (estimated(pool.setting, total, many).max(initial=0.0) for total in sides)
+        return bool(devices > servers)
+
+    high = next(filter(ahead, (1 << power for power in range(20))), 1)
+    return None if high == 1 else bisect_left(range(high), True, lo=high // 2 + 1, key=ahead)
+
+
 @dataclass(slots=True)
 class Shared:
     """The users, and the setting of one of them at an equal share of the band."""
@@ -78,23 +115,8 @@ class Shared:
         return counted(len(self.users), "user")
 
     def estimates(self, pool: Pool) -> Array:
-        """Return about the tokens a second of all users together, for every option of a pool.
-
-        Groups of m users take turns at the server, and each group is away while the others are served: a cycle takes
-        max(⌈N/m⌉ S_m, Z + S_m) seconds, with S_m a pass of m rounds and Z the time away. The best m counts.
-        """
-        setting, total, many = self.setting, pool.train, len(self.users)
-        each = turns(total)
-        some = each > 0
-        each = np.where(some, each, 1.0)
-        away = (setting.seconds(total, setting.link.quantile(0.5)) - setting.server_seconds(total)) / each
-        best = np.zeros(len(total))
-        most = min(setting.server_batch, many)
-        for batch in {most, *(1 << n for n in range(most.bit_length()))}:
-            pass_s = batch * setting.server_seconds(total, batch) / each
-            cycle = np.maximum(-(-many // batch) * pass_s, away + pass_s)
-            best = np.maximum(best, many * total[:, 0] / each / np.maximum(cycle, _LEAST))
-        return np.asarray(np.where(some, best, many * np.mean(setting.speeds(total), axis=-1)))
+        """Return about the tokens a second of all users together, for every option of a pool."""
+        return estimated(self.setting, pool.train, len(self.users))
 
     def best_served(self, option: Option, texts: Array, longer: float = 1.0) -> Served:
         """Return the users under an option, with the best of the shares; their times away are ``longer`` times."""
@@ -136,6 +158,12 @@ class Shared:
             f"{most}, and a text waits {wait:.0f} ms for it."
         )
         return [f"{each}, simulated with mean rounds"], [server]
+
+    def plain(self, option: Option, texts: Array) -> dict[str, Any]:
+        """Return what each user gets of the texts under an option."""
+        rates = self.best_served(option, texts).rates.tolist()
+        each = [{"name": user.name, "tokens_per_s": rate} for user, rate in zip(self.users, rates, strict=True)]
+        return {"users": each, "total_tokens_per_s": sum(rates), "least_tokens_per_s": min(rates)}
 
     def made_of(self, rates: Array) -> float:
         weights = np.array([user.weight for user in self.users])

@@ -181,13 +181,12 @@ def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list
         measured["--server-draft-time"] = ("server_draft_s", draft)
     changed: dict[str, Any] = dict(measured.values()) | {"draft_passes": drafts, "reads_again": by_llama}
     rows = passes.rows_of_passes(path)[0]["target"]
-    if request.batch_assumed and request.users == 1 and "passes" in changed:
-        changed["server_batch"] = int(rows[:, 0].max())
-    used = (
-        "its passes as measured"
-        if "passes" in changed
-        else "none of its passes, since --verify-time or --verify-token-time is given"
-    )
+    if request.batch_assumed and "passes" in changed:
+        most = int(rows[:, 0].max())
+        changed["server_batch"] = most if request.users == 1 else min(most, request.users)
+    used = "its passes as measured"
+    if "passes" not in changed:
+        used = "none of its passes, since --verify-time or --verify-token-time is given"
     text = f"Of {path}: {used}" + (f", and a draft on the server, {1e3 * draft:.3g} ms for one text" if draft else "")
     said = passes.read_passes(path).sentences() if len(rows) >= FEWEST else []
     return replace(request, **changed), [f"{text}.", *said], set(measured)

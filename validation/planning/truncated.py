@@ -48,9 +48,8 @@ def _measure(trace: Trace, line: Line | None, bias: float) -> dict[str, dict[str
     if offline is not None:
         methods[f"offline k = {offline}"] = CuHlmOffline(ANY, offline)
     if line is not None:
-        methods["online"] = CuHlmOnline(
-            ANY, slope=line.slope, intercept=line.intercept, distortion_tolerance=DISTORTION
-        )
+        slope, intercept = line.slope, line.intercept
+        methods["online"] = CuHlmOnline(ANY, slope=slope, intercept=intercept, distortion_tolerance=DISTORTION)
     if bias > 0:
         methods[f"{CERTIFIED_BIAS} ≤ {bias:g}"] = CuHlmCertified(ANY, bias_tolerance=bias)
     for chunk in sampled_chunks(trace):

@@ -17,6 +17,7 @@ from validation.arrays import Array
 from validation.decoding.methods.rows import OURS, SERVER
 from validation.errors import UserError
 from validation.input_files import read_csv, read_number
+from validation.planning.bound import Model
 from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS
@@ -59,21 +60,23 @@ def read_users(file: Path, setting: Setting) -> list[User]:
     return users
 
 
-def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tuple[Planner, Shared, dict[str, Any]]:
+def plan_band(planner: Planner, users: list[User], server_batch: int) -> tuple[Planner, Shared, dict[str, Any] | None]:
     """Return a planner, the users for every policy of a plan, and our lossless plan for each as plain values.
 
     A user's codec is the best one at an equal share. Policies have equal shares, and those of our plan. If the users
-    differ, the planner has one option more: our plan, which has an option for each user.
+    differ, the planner has one option more: our plan, which has an option for each user. Without a model there is none.
     """
     setting, many = planner.setting, len(users)
-    members, codecs = members_of(planner, users)
-    server = SharedServer(setting.verify_s, setting.verify_token_s, server_batch)
     rate, trip, draft = (
         float(np.mean([getattr(user, name) for user in users])) for name in ("rate_bps", "round_trip_s", "draft_s")
     )
     link = PlanLink(f"a share of {setting.link.name}", np.array([rate / many]), trip, setting.link.down_bps)
     fair = setting.objective == "fair"
     shared = Shared(users, replace(setting, link=link, draft_s=draft), fair, [np.full(many, 1.0 / many)])
+    if planner.model is None:
+        return planner, shared, None
+    members, codecs = members_of(planner.model, setting, users)
+    server = SharedServer(setting.verify_s, setting.verify_token_s, server_batch)
     known = {(o.codec, o.draft_length): o for o in planner.options if o.family == OURS and o.lossless}
     known |= {(codec, 0): o for codec in range(len(CODECS)) for o in planner.options if o.family == SERVER}
     tried: list[tuple[float, ServedPlan, list[Option], Served]] = []
@@ -99,10 +102,7 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
     return planner, shared, plain
 
 
-def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], list[int]]:
-    setting, model = planner.setting, planner.model
-    if model is None:
-        raise UserError("Users of one band need a trace whose rejection rises with the uncertainty; plan for one user.")
+def members_of(model: Model, setting: Setting, users: list[User]) -> tuple[list[BandUser], list[int]]:
     kept: dict[tuple[float, ...], tuple[BandUser, int]] = {}
     hulls: dict[float, Hulls] = {}
     for user in users:

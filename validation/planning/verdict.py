@@ -9,7 +9,7 @@ import numpy as np
 
 from validation.decoding.methods.rows import COLOCATED, KEEPING, OURS, OWN_DRAFTS, OWN_TREE, SERVER, STREAM
 from validation.estimates import three_digits
-from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row
+from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, has_device
 from validation.planning.engine_counts import CountsSaid
 from validation.planning.request import Request
 
@@ -78,7 +78,7 @@ def limits_said(given: Mapping[str, Any], asked: Aim, rows: Sequence[Row]) -> st
 
     ``rows`` are those of the aim, in its order.
     """
-    setting, device = asked.setting, asked.best_of(lambda listed: listed.option.row.device)
+    setting, device = asked.setting, asked.best_of(has_device)
     values = (setting.risk_limit, setting.latency_s, setting.leak_bits, setting.energy_j)
     shown = [(one, row) for one, row in zip(asked.rows, rows, strict=True) if one is asked.best or one is device]
     shown.sort(key=lambda pair: pair[0] is not asked.best)
@@ -97,7 +97,7 @@ def _held_of(name: str, limit: float, asked: Aim, listed: Listed, row: Row) -> s
     numbers = {"risk": risk.value, "latency": row.round_s.value, "energy": row.joules_per_token.value}
     number = (listed.option.leak_bits if name == "leak" else numbers[name]) or 0.0
     above = ", above it: it was chosen on other prompts" if float(f"{number:.3g}") > limit else ""
-    link = ", no link" if name == "latency" and not listed.option.row.device else ""
+    link = ", no link" if name == "latency" and not has_device(listed) else ""
     whose = "here" if listed is asked.best else "with a device"
     return f"{whose} {scale * number:.3g}{unit}{link}{above}"
 
@@ -114,11 +114,6 @@ def number_said(aim: Aim, listed: Listed) -> str:
     speed = f"{three_digits(number)} tokens/s"
     words = {"goodput": f"{speed} in time", "cost": f"a price of {number:.3g} for a token"}
     return words.get(aim.setting.objective, speed)
-
-
-def is_together(aim: Aim) -> bool:
-    """Return whether an aim is that of several users, with a device each or none."""
-    return aim.name not in (ONE_USER, FULL_SERVER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +161,8 @@ def answer_of(asked: Aim, row: Row, said: Said, counts: CountsSaid | None = None
 
 def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str:
     """Return the interval of a policy's speed, to stand behind it; "" if it has none."""
-    speed = row.decides if is_together(asked) else row.tokens_per_s_mean
-    if asked.name == FULL_SERVER or (not is_together(asked) and asked.setting.objective != "throughput"):
+    speed = row.decides if asked.shared else row.tokens_per_s_mean
+    if asked.name == FULL_SERVER or (not asked.shared and asked.setting.objective != "throughput"):
         return ""
     ends, of = [end for end in (speed.low, speed.high) if end is not None], "over prompts"
     if counts is not None:
@@ -183,31 +178,66 @@ def is_fixed_length(listed: Listed) -> bool:
     return listed.family in OWN_DRAFTS and listed.option.fixed_length and not listed.option.block
 
 
+@dataclass(frozen=True, slots=True)
+class Rivals:
+    """The policies that an answer is compared with."""
+
+    other_side: bool  # ``best`` is that with a device, of an answer without one, or that without, of one with a device
+    best: Listed | None
+    server: Listed | None  # of another kind than an answer without a device, and better than ``best``
+    among_lossless: bool  # ``best`` is the best of those that lose nothing
+    exact: Sequence[Listed | None]  # the best without loss, where the others do not show it; empty where they do
+
+
+def rivals_of(asked: Aim) -> Rivals:
+    """Return the strongest policies of other kinds than the answer, and of the other side if it is the strongest."""
+    best, own = asked.best, has_device(asked.best)
+    other_side = best is asked.rival or plainest(asked, best)[1] or (has_device(asked.rival) and not own)
+    rival = asked.best_of(lambda one: has_device(one) is not own) if other_side else asked.rival
+    kind, exact = OWN_DRAFTS if best.family in OWN_DRAFTS else (best.family,), None
+    server = None if own else asked.best_of(lambda one: not has_device(one) and one.family not in kind)
+    if server is not None and rival is not None and rival.value >= server.value:
+        server = None
+    if server is not None and best.option.lossless and rival is not None and not rival.option.lossless:
+        exact = asked.best_of(lambda one: one.option.lossless and has_device(one))
+    unshown = _unshown(asked, [one for one in (exact or rival, server) if one is not None])
+    return Rivals(other_side, exact or rival, server, exact is not None, unshown)
+
+
+def _unshown(asked: Aim, named: Sequence[Listed]) -> list[Listed | None]:
+    """Return the best rival without loss where the answer, or the rival that is named first, loses something."""
+    best, own = asked.best, has_device(asked.best)
+    if best.option.lossless and (not named or named[0].option.lossless):
+        return []
+    exact = asked.best_of(lambda one: one.option.lossless and (not best.option.lossless or has_device(one) is not own))
+    shown = exact and any(one.option.lossless and one.value >= exact.value * (1 - AS_GOOD) for one in named)
+    return [] if shown else [exact]
+
+
 def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
-    """Name the strongest policies of other kinds than the answer: what they give, need, and lose by a rejection."""
-    best, own = asked.best, asked.best.option.row.device
-    strongest = best is asked.rival or plainest(asked, best)[1]
-    rival = asked.best_of(lambda one: one.option.row.device is not own) if strongest else asked.rival
-    title = (f"Best {'without' if own else 'with'} a device" if strongest else "Strongest rival") + " within the limits"
-    server = None if own else _faster_server(asked, rival)
+    """Say what the rivals of an answer give, need, and lose by a rejection."""
+    rivals, best, own = rivals_of(asked), asked.best, has_device(asked.best)
+    rival, server, other_side = rivals.best, rivals.server, rivals.other_side
+    title = f"Best {'without' if own else 'with'} a device" if other_side else "Strongest rival"
+    title += " within the limits"
     if server is not None:
         drafts = ", without drafts" if server.family in (SERVER, STREAM) else ""
         title = f"Strongest rival: {with_length(server)}{drafts}: {_priced(asked, server)}; best with a device"
-        exact = asked.best_of(lambda one: one.option.lossless and one.option.row.device)
-        if best.option.lossless and rival is not None and not rival.option.lossless and exact is not None:
-            rival, title = exact, f"{title}, without loss"
-    if strongest and not own and counts is not None:
+        title += ", without loss" if rivals.among_lossless else ""
+    if other_side and not own and counts is not None:
         title += " (counts cannot price SQS or shared seeds)"
+    exact = [f"{plainest(asked, one)[0]}: {_priced(asked, one)}" if one else "none" for one in rivals.exact]
+    without = "".join(f"; without loss: {said}" for said in exact)
     if rival is None:
-        return f"{title}: none{_lossless_said(asked, [server])}"
+        return f"{title}: none{without}"
     name, tied = plainest(asked, rival)
     said = f"{title}: {name}{', or ours' if tied else ''}: {_priced(asked, rival)}"
     if not (best.option.lossless and rival.option.lossless):
         said += " (lossless)" if rival.option.lossless else " (not lossless)"
-    said += f"; it needs {_needs(rival)}" if own or not strongest else ""
+    said += f"; it needs {_needs(rival)}" if own or not other_side else ""
     if counts is not None and rival.option.codec == 0:  # the target's distribution after a rejection
         said += counts.rejection
-    return f"{said}{_lossless_said(asked, [rival, server])}"
+    return said + without
 
 
 def _priced(asked: Aim, listed: Listed) -> str:
@@ -216,31 +246,10 @@ def _priced(asked: Aim, listed: Listed) -> str:
     return f"{number_said(asked, listed)}{share}"
 
 
-def _faster_server(asked: Aim, rival: Listed | None) -> Listed | None:
-    """Return the best server of another kind than the answer, if it is better than a rival; else None."""
-    kind = OWN_DRAFTS if asked.best.family in OWN_DRAFTS else (asked.best.family,)
-    server = asked.best_of(lambda one: not one.option.row.device and one.family not in kind)
-    return server if server is not None and (rival is None or server.value > rival.value) else None
-
-
-def _lossless_said(asked: Aim, named: Sequence[Listed | None]) -> str:
-    """Name the best rival without loss where the answer, or the rival that is named first, loses something."""
-    best = asked.best
-    if best.option.lossless and (named[0] is None or named[0].option.lossless):
-        return ""
-    own = best.option.row.device
-    exact = asked.best_of(
-        lambda one: one.option.lossless and (not best.option.lossless or one.option.row.device is not own)
-    )
-    if exact and any(one and one.option.lossless and one.value >= exact.value * (1 - AS_GOOD) for one in named):
-        return ""
-    return f"; without loss: {f'{plainest(asked, exact)[0]}: {_priced(asked, exact)}' if exact else 'none'}"
-
-
 def _needs(listed: Listed) -> str:
     if listed.family in (SERVER, STREAM):
         return "no draft model"
-    return f"the draft model on the {'device' if listed.option.row.device else 'server'}"
+    return f"the draft model on the {'device' if has_device(listed) else 'server'}"
 
 
 def with_length(listed: Listed) -> str:

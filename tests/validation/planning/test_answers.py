@@ -92,7 +92,7 @@ def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
 def test_the_interval_of_a_mean_over_time_is_that_of_resampled_texts(planner):
     link = fading_link(1e6, Rayleigh(10.0), 10.0, 0.02, None, "fading")
     setting = replace(SLOW_DOWN, link=link)
-    aim = aims_of(planner, setting)[0]
+    aim = aims_of(planner, setting).one_user
     rival = described(planner, aim, aim.rival).tokens_per_s_mean.value
     for listed in aim.rows:
         row = described(planner, aim, listed)

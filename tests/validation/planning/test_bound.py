@@ -112,10 +112,8 @@ def test_no_joint_law_of_draft_and_token_takes_fewer_rounds_than_rejection_sampl
             np.testing.assert_allclose([joint.sum(axis=1), joint.sum(axis=0)], [q[t], p[t]], atol=1e-12)
         own = np.array([joint[y, y] for joint, y in zip(joints, text, strict=True)]) / p[at, text]
         best = np.minimum(1.0, q[at, text] / p[at, text])
-        counts = [
-            expected_counts(alpha[:, None], np.ones((length, 1)), np.array([length]), most, wire=WIRE)[0]
-            for alpha in (own, best)
-        ]
+        ones, lengths = np.ones((length, 1)), np.array([length])
+        counts = [expected_counts(alpha[:, None], ones, lengths, most, wire=WIRE)[0] for alpha in (own, best)]
         for name in ("exchanges", "drafts", "passes", "verified", "up_bits"):
             column = COUNTS.index(name)
             assert counts[0][column] >= counts[1][column] - 1e-9, (trial, name)

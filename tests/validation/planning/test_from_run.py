@@ -63,6 +63,9 @@ def test_a_plan_says_what_was_measured_and_what_is_assumed(path: Path) -> None:
     assert plan["evidence"]["steps"] == 2 * (1 + len(ACCEPTED))
     assert plan["evidence"]["depths"]["acceptances"][0] == pytest.approx(6 / 9)
     assert plan["evidence"]["depths"]["intervals"] == "exact"
+    two = json.loads(run("plan", "--run", path, "--json", "--users", "2").stdout)
+    alone, both = (next(row for row in of["rows"] if row["policy"] == "server alone, streaming") for of in (plan, two))
+    assert both["decides"]["value"] == pytest.approx(2 * alone["decides"]["value"], rel=1e-3)  # in one pass
     given = json.loads(run("plan", "--run", path, "--json", "--verify-time", "50ms", "--rate", "5M").stdout)["request"]
     assert (given["verify_s"], given["rate_bps"]) == pytest.approx((0.05, 5e6))
     assert {row["policy"] for row in plan["rows"]} >= {"ours", "server alone", "server with its own draft"}

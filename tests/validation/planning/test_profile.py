@@ -86,10 +86,8 @@ def test_a_plan_by_block_is_a_policy_by_block(tmp_path):
     made = replace(made, options=[one for one in made.options if one.codec != 0])  # with distributions up
     option = made.ours(setting)
     assert (option.block, option.lossless) == (True, True)
-    plain = max(
-        made.value_of(one, setting) for one in made.options if one.family == OURS and one.lossless and not one.block
-    )
-    assert made.value_of(option, setting) > plain
+    plain = [one for one in made.options if one.family == OURS and one.lossless and not one.block]
+    assert made.value_of(option, setting) > max(made.value_of(one, setting) for one in plain)
     assert policy_of(option, made, VOCABULARY, None).block
 
 

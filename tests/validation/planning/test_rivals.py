@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 
 from tests.validation.planning.test_rounds import WIRE, played
-from validation.decoding.methods.rows import COLOCATED, CU_HLM, GREEDY, KEEPING, OURS, OWN_GREEDY, U_HLM
+from validation.decoding.methods import rows
+from validation.planning.aims import aims_of
 from validation.planning.menu import Evidence, colocated_options
+from validation.planning.option import exact
+from validation.planning.plan import Planner
 from validation.planning.planners import planner_of_trace
 from validation.planning.profile import CODECS, SEEDED, until_spent
 from validation.planning.request import Request
-from validation.planning.rounds import COUNTS, expected_counts, named
+from validation.planning.rounds import COUNTS, count_table, expected_counts, named
 from validation.planning.setting import Setting, constant_link
+from validation.planning.split import split_prompts
+from validation.planning.verdict import rivals_of
 from validation.report.first_screen import draft_lengths
 
 COLUMN = {name: column for column, name in enumerate(COUNTS)}
@@ -30,7 +35,7 @@ def test_a_plan_that_loses_nothing_has_the_papers_own_threshold(made, profile):
     u, beta = profile.uncertainty[known], profile.rejection[known]
     slope, start = np.polyfit(u, beta, 1)
     own = np.floor(20 * np.clip((np.mean(beta > 0) - start) / slope, 0.05, 1.0)) / 20
-    for family in (U_HLM, CU_HLM):
+    for family in (rows.U_HLM, rows.CU_HLM):
         np.testing.assert_allclose([one.threshold for one in made.candidates(family, SETTING)], own)
 
 
@@ -42,13 +47,29 @@ def test_a_round_with_the_longest_pass_takes_as_long_as_its_tokens_without_draft
 
 
 def test_a_server_makes_the_greedy_rounds_of_a_device_without_its_link(made):
-    pairs = zip(made.candidates(GREEDY, SETTING), made.candidates(OWN_GREEDY, SETTING), strict=True)
+    pairs = zip(made.candidates(rows.GREEDY, SETTING), made.candidates(rows.OWN_GREEDY, SETTING), strict=True)
     for device, server in pairs:
         here, there = (named(option.counts) for option in (server, device))
         np.testing.assert_array_equal(here["passes"], there["passes"])
         np.testing.assert_array_equal(here["server_drafts"], there["drafts"])
         assert not here["up_bits"].any()
         assert not here["drafts"].any()
+
+
+@pytest.mark.parametrize(
+    ("passes", "best", "rival"),
+    [
+        ((0.998, 0.996), rows.STREAM, rows.OURS),
+        ((0.99, 0.996), rows.FLEXSPEC, rows.STREAM),
+        ((1.1, 0.99), rows.OURS, rows.STREAM),
+    ],
+)
+def test_a_device_is_used_where_it_is_better_by_half_a_percent(passes, best, rival):
+    each = zip((rows.STREAM, rows.FLEXSPEC, rows.OURS), (1.0, *passes), strict=True)
+    options = [exact(family, "", count_table(tokens=np.ones(3), passes=n, verified=n)) for family, n in each]
+    aims = aims_of(Planner(options, SETTING, split_prompts(np.arange(3))), SETTING)
+    for aim in (aims.one_user, aims.full_server):
+        assert (aim.best.family, rivals_of(aim).best.family) == (best, rival)
 
 
 @pytest.mark.parametrize("budget", [0.0, 3.5, 8.0, 100.0])
@@ -78,8 +99,8 @@ def servers(profile):
 
 
 def test_the_counts_of_a_server_with_its_own_draft(made, servers):
-    same = {option.label: option for option in servers if option.family == COLOCATED}
-    device = {option.label: option for option in made.options if option.family == OURS}
+    same = {option.label: option for option in servers if option.family == rows.COLOCATED}
+    device = {option.label: option for option in made.options if option.family == rows.OURS}
     for label, codec in (("K = 3", "q_d up, p down"), ("K = 2, drafts from k = 8, ℓ = 50", "lattice k = 8, ℓ = 50")):
         here, there = same[label].counts, device[f"{codec}, {label[:5]}"].counts
         for name in ("tokens", "passes", "verified"):
@@ -90,10 +111,10 @@ def test_the_counts_of_a_server_with_its_own_draft(made, servers):
 
 
 def test_a_server_may_look_at_a_draft_s_uncertainty_as_a_device_does(made, servers):
-    device = {option.label: option for option in made.options if option.family == OURS}
-    here = [option for option in servers if option.family == KEEPING]
+    device = {option.label: option for option in made.options if option.family == rows.OURS}
+    here = [option for option in servers if option.family == rows.KEEPING]
     assert {option.codec for option in here} == set(range(SEEDED))
-    listed = [made.candidates(KEEPING, replace(SETTING, risk_limit=limit)) for limit in (0.0, 0.5)]
+    listed = [made.candidates(rows.KEEPING, replace(SETTING, risk_limit=limit)) for limit in (0.0, 0.5)]
     assert [bool(some) for some in listed] == [False, True]
     for option in here[::37]:
         length, threshold = option.label.split(", ")[0], option.label.rsplit(", ", 1)[1]
@@ -114,9 +135,9 @@ def test_the_default_pass_of_the_draft_on_the_server():
 
 
 def test_the_message_of_cu_hlm_adds_its_bias_to_what_skipping_loses(made):
-    skipping = {one.threshold: one for one in made.options if one.family == U_HLM}
+    skipping = {one.threshold: one for one in made.options if one.family == rows.U_HLM}
     more = []
-    for one in (one for one in made.options if one.family == CU_HLM and one.threshold in skipping):
+    for one in (one for one in made.options if one.family == rows.CU_HLM and one.threshold in skipping):
         for name in ("loss", "token_loss"):
             added = getattr(one, name) - np.minimum(getattr(skipping[one.threshold], name), 1.0)
             assert added.min() >= -1e-12

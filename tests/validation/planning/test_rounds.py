@@ -40,9 +40,8 @@ def played(accepted, bits, length, most, coins, *, first=None, skip=None, skips=
 def test_skipping_takes_only_first_drafts():
     accepted, bits, length = np.array([0.5, 0.25, 1.0]), np.array([3.0, 1.0, 4.0]), 3
     skip, first = np.array([0.5, 0.0, 0.25]), np.array([0.25, 0.5, 0.75])
-    found = expected_counts(
-        accepted[:, None], bits[:, None], np.array([3]), 1, first=first[:, None], skip=skip[:, None], wire=WIRE
-    )[0]
+    chances = {"first": first[:, None], "skip": skip[:, None]}
+    found = expected_counts(accepted[:, None], bits[:, None], np.array([3]), 1, **chances, wire=WIRE)[0]
     expected = np.zeros(len(COUNTS))
     for coins in product((False, True), repeat=length):  # with K = 1 every draft is the first of its round
         for skips in product((False, True), repeat=length):

@@ -36,17 +36,10 @@ def alike(once, thrice):
             assert thrice[name] == value, name
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """The folders of a trace with one text a prompt, and of one with three equal texts; plans keep a profile there."""
-    made = {repeat: tmp_path_factory.mktemp("texts") for repeat in (1, 3)}
-    for repeat, folder in made.items():
-        stored(folder / "trace", repeat=repeat)
-    return made
-
-
-def test_three_equal_texts_of_each_prompt_change_no_number(folders):
-    once, thrice = plans = [planned(folders[repeat], "--risk", "text=.5") for repeat in (1, 3)]
+def test_three_equal_texts_of_each_prompt_change_no_number(tmp_path):
+    for repeat in (1, 3):
+        stored(tmp_path / str(repeat) / "trace", repeat=repeat)
+    once, thrice = plans = [planned(tmp_path / repeat, "--risk", "text=.5") for repeat in ("1", "3")]
     assert thrice["evidence"]["texts"] == 3 * TEXTS
     assert thrice["prompts"] == once["prompts"] == {"train": 14, "calibrate": 13, "test": 13}
     assert thrice["split"] == once["split"]

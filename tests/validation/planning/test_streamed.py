@@ -13,7 +13,6 @@ from validation.planning.setting import Setting, constant_link
 from validation.planning.streamed import Streamed
 
 TIMES = [(0.012, 0.030, 0.02), (0.030, 0.030, 0.0), (0.011, 0.025, 0.1), (0.040, 0.030, 0.02), (0.010, 0.030, 0.005)]
-COLUMN = {name: place for place, name in enumerate(COUNTS)}
 
 
 def events(good, draft_s, verify_s, half_s, air_s):
@@ -43,7 +42,7 @@ def test_the_time_of_a_text_is_that_of_simulated_events(draft_s, verify_s, round
     setting = Setting(constant_link(1e5, round_trip_s, 1e18), draft_s, verify_s)
     option = of(alpha, 12).option(setting)
     found = [events(rng.random(12) < alpha, draft_s, verify_s, round_trip_s / 2, 96 / 1e5) for _ in range(texts)]
-    said = float(setting.seconds(option.counts, 1e5)[0]), float(option.counts[0, COLUMN["passes"]])
+    said = float(setting.seconds(option.counts, 1e5)[0]), float(option.counts[0, COUNTS.index("passes")])
     for mine, own in zip(said, np.array(found).T, strict=True):
         assert abs(mine - np.mean(own)) < 4 * np.std(own) / np.sqrt(texts) + 1e-12
 
@@ -62,13 +61,8 @@ def test_the_row_applies_only_where_its_assumptions_hold():
     own = of(np.full(8, 0.5), 8)
     setting = Setting(constant_link(1e5, 0.02), 0.012, 0.030)
     assert own.option(setting) is not None
-    for changed in (
-        {"latency_s": 0.1},
-        {"energy_j": 1.0},
-        {"verify_token_s": 1e-6},
-        {"objective": "cost"},
-        {"link": constant_link(7e3, 0.02)},  # 96 bits take 13.7 ms, and a draft 12
-    ):
+    slow = {"link": constant_link(7e3, 0.02)}  # 96 bits take 13.7 ms, and a draft 12
+    for changed in ({"latency_s": 0.1}, {"energy_j": 1.0}, {"verify_token_s": 1e-6}, {"objective": "cost"}, slow):
         assert own.option(replace(setting, **changed)) is None
 
 
@@ -79,10 +73,8 @@ def test_the_counted_bits_are_those_of_the_sessions():
     message = device.draft(rng.normal(size=20))[1]
     server.receive(message)
     answer = server.verify(rng.dirichlet(np.ones(20), size=1))
-    profile = SimpleNamespace(
-        vocabulary=20, streaks=np.ones((1, 2)), lengths=np.array([2]), rejections=np.array([[0.25, 0.5]])
-    )
-    found = Streamed.of(profile, SEALS["hmac"])
+    own = {"streaks": np.ones((1, 2)), "lengths": np.array([2]), "rejections": np.array([[0.25, 0.5]])}
+    found = Streamed.of(SimpleNamespace(vocabulary=20, **own), SEALS["hmac"])
     assert found.message_bits == 8 * len(message)
     assert found.reply_bits - 8 <= 8 * len(answer) <= found.reply_bits  # it is counted with eight drafts
     assert found.least_cycles.tolist() == [[1.25, 1.5]]  # the last position ends the text, right or wrong

@@ -22,19 +22,7 @@ from hlmtheory.channel import Rayleigh
 from tests.validation.stored_traces import stored
 from validation.collection.collect import collect
 from validation.collection.prompts import builtin_prompts
-from validation.decoding.methods.rows import (
-    CERTIFIED,
-    COLOCATED,
-    CU_HLM,
-    DEVICE,
-    KEEPING,
-    OURS,
-    OWN_DRAFTS,
-    OWN_GREEDY,
-    STREAMED,
-    U_HLM,
-    UNRUN,
-)
+from validation.decoding.methods import rows
 from validation.errors import UserError
 from validation.models.pair import load_pair
 from validation.planning import shared
@@ -81,16 +69,12 @@ def pairs(tmp_path_factory):
         setting = Setting(constant_link(1e6, 0.02), 0.012, 0.03, verify_token_s=1e-4)  # with trees
         full, _ = planner_of_trace(path / "trace", setting, cache=path)
         evidence = Evidence(profile_of(open_trace(path / "trace"), path / "profile.npz"))
-        usual, more = (
-            [
-                option
-                for option in options
-                if not np.isfinite(option.threshold)
-                or option.draft_length <= 1
-                or round(20 * option.threshold) % 4 == 0
-            ]
-            for options in (full.options, colocated_options(evidence, range(1, SEEDED)))
-        )
+
+        def listed(one):
+            return one.draft_length <= 1 or not np.isfinite(one.threshold) or round(20 * one.threshold) % 4 == 0
+
+        servers = colocated_options(evidence, range(1, SEEDED))
+        usual, more = ([*filter(listed, each)] for each in (full.options, servers))
         texts = np.arange(len(full.split.prompt))
         whole = Split(texts, full.split.calibrate, texts, enough=True, prompt=full.split.prompt)
         made = ((usual, full.split), (usual, whole), (usual + more, whole))
@@ -125,7 +109,7 @@ def drawn(rng) -> Setting:
 
 
 def kind_of(option) -> tuple[object, ...]:
-    if option.family in (U_HLM, CU_HLM):
+    if option.family in (rows.U_HLM, rows.CU_HLM):
         return option.family, option.label.split("u ≤")[0]
     return (option.family, option.codec) if option.draft_length == 1 else ()
 
@@ -149,10 +133,10 @@ class Counted:
     def _least(self, number, kind):
         """Return the corrected mean of the calibration prompts, at all thresholds up to the option's."""
         option, name = self.options[number], "loss" if kind == "text" else "token_loss"
-        if option.family == CERTIFIED:
+        if option.family == rows.CERTIFIED:
             return getattr(option, name).max()
-        top = 1.0 if option.family == DEVICE else option.threshold
-        kin = kind_of(option) if option.family in (U_HLM, CU_HLM) else (OURS, option.codec or 0)
+        top = 1.0 if option.family == rows.DEVICE else option.threshold
+        kin = kind_of(option) if option.family in (rows.U_HLM, rows.CU_HLM) else (rows.OURS, option.codec or 0)
         up_to = [other for other in self.kin[kin] if -np.inf < other.threshold <= top + 1e-9]
         worst = np.max([np.minimum(getattr(other, name)[self.split.calibrate], 1.0) for other in up_to], axis=0)
         return (worst.sum() + 1.0) / (len(worst) + 1.0)
@@ -226,10 +210,10 @@ class Oracle:
 lossless = attrgetter("option.lossless")
 
 
-def best_value(values, exact) -> float:
-    """Return the largest value, but that without loss if what is lost makes at most 0.5%."""
-    most = values[exact].max(initial=0.0)
-    return most if most >= 0.995 * values.max() else values.max()
+def best_value(values, exact, device) -> float:
+    """Return the largest value, but that without loss or a device, or both, if what they cost is at most 0.5%."""
+    kinds = [values[kind].max(initial=0.0) for kind in (exact & ~device, exact, ~device)]
+    return next((most for most in kinds if most >= 0.995 * values.max()), values.max())
 
 
 def near(text: str, value: float) -> bool:
@@ -239,7 +223,7 @@ def near(text: str, value: float) -> bool:
 def check(counted: Counted, setting: Setting, *, whole: bool, aims, asked, binds: str) -> None:
     oracle = Oracle(counted, setting)
     places = oracle.places()
-    for aim in aims[:2]:
+    for aim in (aims.one_user, aims.full_server):
         values = oracle.value(aim.name)
         numbers, best = [places[row.name] for row in aim.listed], places[aim.best.name]
         for row, number in zip(aim.listed, numbers, strict=True):
@@ -252,11 +236,11 @@ def check(counted: Counted, setting: Setting, *, whole: bool, aims, asked, binds
             allowed[[n for n in numbers if oracle.kept[n]]] = True
         if setting.risk_limit <= 0:
             allowed &= oracle.lossless
-        allowed &= np.array([option.family not in UNRUN for option in oracle.options])
-        wanted = best_value(values[allowed], oracle.lossless[allowed])
+        allowed &= np.array([option.family not in rows.UNRUN for option in oracle.options])
+        wanted = best_value(*(each[allowed] for each in (values, oracle.lossless, oracle.device)))
         assert values[best] == pytest.approx(wanted, rel=2e-9), (aim.name, aim.best.name, setting)
         assert any(row.option is aim.best.option for row in aim.rows)
-        assert aim.best.family not in UNRUN
+        assert aim.best.family not in rows.UNRUN
         for device in (True, False):
             row = aim.best_of(lambda one, device=device: one.option.row.device is device)
             most = values[allowed & (oracle.device == device)].max(initial=0.0)
@@ -267,7 +251,8 @@ def check(counted: Counted, setting: Setting, *, whole: bool, aims, asked, binds
         if aim is asked:
             check_rival(oracle, values, allowed, best, aim)
     loose = re.search(r"a looser (--\w+)", binds)
-    if loose and whole and asked is aims[0]:
+    assert asked is aims.asked
+    if loose and whole and asked is aims.one_user:
         free = {"--risk": {"risk_limit": 1.0}, "--latency": {"latency_s": None}, "--energy": {"energy_j": None}}
         if not (setting.objective == "goodput" and loose[1] == "--latency"):
             other = Oracle(counted, replace(setting, **free[loose[1]]))
@@ -281,9 +266,9 @@ def check_rival(oracle: "Oracle", values, allowed, best: int, aim) -> None:
     assert all(near(f"{row.value:.6g}", aim.best.value) for row in same), name
     assert {row.option.lossless for row in same} == {aim.best.option.lossless}
     families = np.array([option.family for option in oracle.options])
-    ours = np.isin(families, [OURS, STREAMED, CERTIFIED])
+    ours = np.isin(families, [rows.OURS, rows.STREAMED, rows.CERTIFIED])
     other_kind = oracle.device != oracle.device[best]
-    other = ~np.isin(families, OWN_DRAFTS if aim.best.family in OWN_DRAFTS else aim.best.family)
+    other = ~np.isin(families, rows.OWN_DRAFTS if aim.best.family in rows.OWN_DRAFTS else aim.best.family)
     pools = [allowed & ~ours] if said.startswith("Strongest rival within") else [allowed & other_kind]
     if said.startswith("Strongest rival: "):
         pools.insert(0, allowed & ~oracle.device & other)
@@ -326,7 +311,7 @@ def test_no_listed_row_beats_the_plan_and_no_sentence_contradicts_the_rows(pairs
             oracle, refused = Oracle(counted, setting), refused + 1
             assert not (oracle.kept & (oracle.lossless | (setting.risk_limit > 0))).any(), setting
             continue
-        asked = aims[setting.objective == "capacity"]
+        asked = aims.full_server if setting.objective == "capacity" else aims.one_user
         binds = planner.binding(asked.best.option)
         check(counted, setting, whole=whole, aims=aims, asked=asked, binds=binds)
         families.add(asked.best.family)
@@ -359,10 +344,12 @@ def test_no_device_that_waits_in_turn_beats_a_server_that_drafts_as_fast(pairs):
         oracle = Oracle(counted, replace(setting, latency_s=None, energy_j=None))
         values = np.where(oracle.kept, oracle.value("one user"), 0.0)
         families = np.array([option.family for option in oracle.options])
-        servers = values[np.isin(families, [COLOCATED, OWN_GREEDY, KEEPING, "server alone, streaming"])].max()
-        assert values[np.isin(families, [OURS, CERTIFIED])].max() <= servers * (1 + 1e-6), setting
+        servers = values[
+            np.isin(families, [rows.COLOCATED, rows.OWN_GREEDY, rows.KEEPING, "server alone, streaming"])
+        ].max()
+        assert values[np.isin(families, [rows.OURS, rows.CERTIFIED])].max() <= servers * (1 + 1e-6), setting
         exact = np.where(oracle.lossless, values, 0.0)
-        in_turn = np.array(["tree" not in family and family != STREAMED for family in families])
+        in_turn = np.array(["tree" not in family and family != rows.STREAMED for family in families])
         assert exact[in_turn & oracle.device].max() <= servers * (1 + 1e-6), setting
 
 
@@ -380,10 +367,11 @@ def test_no_row_beats_the_plan_for_several_users(pairs, monkeypatch):
         rate = setting.link.quantile(0.5)
         share = replace(setting, link=constant_link(rate / many, setting.link.round_trip_s, setting.link.down_bps))
         users = [User(str(n), rate, setting.link.round_trip_s, setting.draft_s) for n in range(many)]
-        aim = aims_of(planner, setting, Shared(users, share, False, [np.full(many, 1 / many)]))[2]
+        aim = aims_of(planner, setting, Shared(users, share, False, [np.full(many, 1 / many)])).together
         assert aim.name == f"{many} users"
-        kept = [row for row in aim.listed if not row.breaks and row.family not in UNRUN]
-        wanted = best_value(*(np.array([f(row) for row in kept]) for f in (attrgetter("value"), lossless)))
+        kept = [row for row in aim.listed if not row.breaks and row.family not in rows.UNRUN]
+        read = (attrgetter("value"), lossless, attrgetter("option.row.device"))
+        wanted = best_value(*(np.array([f(row) for row in kept]) for f in read))
         assert aim.best.value == pytest.approx(wanted, rel=2e-9)
         oracle = Oracle(counted, share)
         alone, places = many * oracle.value("one user"), oracle.places()

@@ -1,23 +1,24 @@
-"""Several users: what a file of them may not say, their speeds and plan against closed forms, and intervals."""
+"""Several users: their speeds and plan against closed forms, and intervals."""
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from validation.decoding.methods.rows import COLOCATED, FLEXSPEC, OURS, SERVER, SQS, STREAM, U_HLM
-from validation.errors import UserError
+from validation.planning.aims import aims_of
 from validation.planning.option import Option, exact
 from validation.planning.plan import Planner, load
 from validation.planning.planners import planner_of_trace
-from validation.planning.rounds import COUNTS, count_table
-from validation.planning.setting import PlanLink, Setting, constant_link
-from validation.planning.shared import Shared, User
+from validation.planning.request import Request
+from validation.planning.result import make
+from validation.planning.rounds import COUNTS, count_table, named
+from validation.planning.setting import Setting, constant_link
+from validation.planning.shared import Shared, User, ahead_from
 from validation.planning.token_time import _tokens, length_pays, wide_passes
-from validation.planning.users import equal_users, plan_band, read_users
+from validation.planning.users import equal_users, plan_band
 
 SETTING = Setting(constant_link(1e8, 0.3, 1e9), 0.012, 0.03)
 
@@ -29,16 +30,6 @@ def planner(trace):
 
 def option_of(planner, name: str):
     return next(each for each in planner.options if f"{each.family}, {each.label}" == name)
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [("a,0M,8ms,1", "rate is 0"), ("a,1M,0ms,1", "draft_time is 0"), ("a,1M,8ms,0", "above 0"), ("", "it has none")],
-)
-def test_what_no_user_has_is_refused(tmp_path: Path, line: str, said: str) -> None:
-    (tmp_path / "users.csv").write_text(f"name,rate,draft_time,weight\n{line}\n")
-    with pytest.raises(UserError, match=said):
-        read_users(tmp_path / "users.csv", Setting(PlanLink("mine", np.array([1e6]), 0.02, 1e6), 0.01, 0.03))
 
 
 @pytest.mark.parametrize(("server_batch", "down_bps"), [(2, 1e7), (5, 2e4)])
@@ -98,7 +89,7 @@ def test_no_one_draft_length_is_better_for_equal_users_than_their_plan(planner) 
 def test_a_user_with_more_weight_has_more_of_the_band(planner) -> None:
     fair = replace(planner, setting=replace(SETTING, link=constant_link(1e5, 0.02), objective="fair"))
     users = [User(str(weight), 1e5, 0.02, 0.012, weight) for weight in (1.0, 4.0)]
-    small, large = (user["share"] for user in plan_band(fair, users)[2]["users"])
+    small, large = (user["share"] for user in plan_band(fair, users, 1)[2]["users"])
     assert large > 2 * small
 
 
@@ -106,7 +97,9 @@ def test_drafts_pay_up_to_the_stated_times_of_a_wide_pass(planner) -> None:
     setting = replace(SETTING, server_draft_s=0.005, objective="capacity")
     draft = planner.candidates(COLOCATED, setting)[3]
     own, devices = map(float, re.findall(r"([\d.]+) times", wide_passes(planner, setting)))
-    chosen = length_pays(planner, setting, draft)
+    chosen, full = length_pays(planner, setting, draft), make(replace(planner, setting=setting), Request())
+    device, wide = full.asked.best.option, full.asked.best.option.draft_length
+    assert device.row.device
 
     def dear(ratio: float) -> Planner:
         token_s = (ratio - 1.0) * setting.verify_s
@@ -122,8 +115,30 @@ def test_drafts_pay_up_to_the_stated_times_of_a_wide_pass(planner) -> None:
         each = 1.0 + (chosen + less - 1.0) / draft.draft_length
         assert (taken(each, draft) < least(each, STREAM)) is (less < 0)
         assert (least(own + less, COLOCATED) < least(own + less, STREAM)) is (less < 0)
+        full_token = 1.0 + (full.full_pays + less - 1.0) / wide
+        assert (taken(full_token, device) < least(full_token, COLOCATED, STREAM, SERVER)) is (less < 0)
         servers = least(devices + less, COLOCATED, STREAM)
         assert (least(devices + less, FLEXSPEC, OURS, SQS) < servers) is (less < 0)
+
+
+@pytest.mark.parametrize(("batch", "token_s"), [(1, 0.0), (6, 2e-3)])
+def test_devices_are_ahead_from_about_the_stated_users(planner, batch: int, token_s: float) -> None:
+    options = [one for one in planner.options if one.family in (COLOCATED, STREAM) or one.label == "K = 3"]
+    setting = replace(SETTING, server_draft_s=0.02, verify_token_s=token_s, server_batch=batch, objective="capacity")
+    many = ahead_from(Planner(options, setting, planner.split).pool(setting))
+    for count in (round(0.85 * many), round(1.15 * many)):
+        shared = Shared(equal_users(count, setting), setting, False, [np.ones(count)])
+        best = max(options, key=lambda one: one.lossless and shared.value(one, planner.split.test))
+        assert best.row.device is (count > many)
+
+
+def test_a_user_of_a_full_server_takes_part_in_passes_of_all_its_texts(planner) -> None:
+    setting = replace(SETTING, server_draft_s=0.005, verify_token_s=3e-4, server_batch=16)
+    for listed in aims_of(planner, setting).full_server.listed:
+        n = named(listed.option.counts[planner.split.test].sum(axis=0))
+        seconds = 0.012 * n["drafts"] + 0.005 * n["server_drafts"] + 0.3 * n["exchanges"] + 0.03 * n["passes"]
+        seconds += 16 * 3e-4 * n["verified"] + n["up_bits"] / 1e8 + n["down_bits"] / 1e9
+        assert listed.crowded == pytest.approx(n["tokens"] / seconds), listed.name
 
 
 def test_an_option_saves_time_between_its_crossings_with_narrower_and_wider_ones():

@@ -10,7 +10,7 @@ const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone"
 const PAPERS = ["fixed K, full rows", "greedy drafts", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", SEED_TREE];
 const UNRUN = [KEEPING, OWN_TREE], OWN_DRAFTS = [COLOCATED, OWN_GREEDY], WITHOUT_DEVICE = [SERVER, STREAM, ...OWN_DRAFTS, KEEPING, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
 const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, CERTIFIED, ...(data.streamed ? [STREAMED] : []), OURS];
-const TOKENS = data.count_names.indexOf("tokens"), EQUAL = 1e-9, LATER = 1e-9, ENDLESS = 1e9, LOSS_WORTH = 0.005, AS_GOOD = 0.005;
+const TOKENS = data.count_names.indexOf("tokens"), EQUAL = 1e-9, LATER = 1e-9, ENDLESS = 1e9, WORTH = 0.005, AS_GOOD = 0.005;
 const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
 
 /** A server that repeats the rounds of a device that keeps drafts without verification: one that streams and drafts itself. */
@@ -205,10 +205,12 @@ function aimsOf(s, optionsOf = allowedBy) {
     const worst = (own) => own.reduce((a, b) => (above(rank(b), rank(a)) ? b : a));
     let rows = listed.filter((own) => own.length).map((own) => bestKept(own, one) ?? worst(own));
     let answer = bestKept(rows.filter(({ policy }) => !UNRUN.includes(policy)), one);
-    const exact = bestKept(listed.flat().filter(({ policy, lossless }) => lossless && !UNRUN.includes(policy)), one);
-    if (exact && value(exact.test, one) >= value(answer.test, one) * (1 - LOSS_WORTH)) {
-      answer = exact;
-      rows = rows.map((row) => (row.policy === exact.policy ? exact : row));
+    const exact = ({ lossless }) => lossless, alone = ({ policy }) => WITHOUT_DEVICE.includes(policy);
+    const good = [(row) => exact(row) && alone(row), exact, alone].map((kind) => bestKept(listed.flat().filter((row) => kind(row) && !UNRUN.includes(row.policy)), one))
+      .find((row) => row && value(row.test, one) >= value(answer.test, one) * (1 - WORTH));
+    if (good) {
+      answer = good;
+      rows = rows.map((row) => (row.policy === good.policy ? good : row));
     }
     const others = rows.filter(({ policy }) => !NO_RIVALS.includes(policy) && !UNRUN.includes(policy));
     const rival = bestKept(others, one) ?? worst(others.filter(({ policy }) => WITHOUT_DEVICE.includes(policy)));
@@ -562,7 +564,7 @@ function longestPass(s, option, others) {
 /** The strongest rival, as validation/planning/verdict.py has it, and beside a server the best with a device. */
 function rivalsOf(aim, use) {
   const own = !WITHOUT_DEVICE.includes(use.policy), kind = OWN_DRAFTS.includes(use.policy) ? OWN_DRAFTS : [use.policy];
-  const rival = use === aim.rival || use !== aim.best ? bestOf(aim, !own) : aim.rival;
+  const rival = use === aim.rival || use !== aim.best || (!own && !WITHOUT_DEVICE.includes(aim.rival.policy)) ? bestOf(aim, !own) : aim.rival;
   const kept = (allowed) => bestKept(aim.every.filter((one) => !UNRUN.includes(one.policy) && allowed(one)), aim.s);
   const server = own ? null : kept(({ policy }) => WITHOUT_DEVICE.includes(policy) && !kind.includes(policy));
   if (!server || (rival && value(rival.test, aim.s) >= value(server.test, aim.s))) return [rival, null];

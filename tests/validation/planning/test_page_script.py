@@ -30,7 +30,8 @@ const answers = settings.map((own) => {
   if (!aim.best) return { command: command(s), unmet: unmet(s) };
   const [, ...point] = pointsOf(aims).find(([one]) => one === aim.best), mapped = named(winners(s, true)(s));
   const answers = aims.map((aim) => [aim.best, bestOf(aim, true), bestOf(aim, false)]
-    .map((one) => one && { policy: one.policy, option: one.option, value: value(one.test, aim.s) }));
+    .map((one) => one && { policy: one.policy, option: one.option, value: value(one.test, aim.s),
+      full: meanSpeed(one.test, aim.s, aim.s.batch) }));
   return { answers, command: command(s), card: card(aim), agree: mapped === named(plainest(aim)), point,
     rows: aim.rows.map((one) => rowOf(one, aim)) };
 });
@@ -114,6 +115,7 @@ def test_the_script_chooses_what_the_command_chooses(
                     assert (option["policy"], option["option"]) == (there[kind]["policy"], there[kind]["option"])
                     number = 1 / option["value"] if inverse else option["value"]
                     assert number == pytest.approx(there[kind]["number"], rel=1e-7)
+                    assert option["full"] == pytest.approx(there[kind]["tokens_per_s_in_full_passes"], rel=1e-7)
         used = own["answer"][0].removeprefix("Use: ")
         assert used.startswith(mine["card"]["use"].partition(",")[0]) or "ours is as good" in used
         for here, there in zip(mine["rows"], own["rows"], strict=True):

@@ -85,8 +85,9 @@ const air = (bits, rate) => (rate > 0 ? bits / rate : bits > 1e-9 ? Infinity : 0
 const seconds = (c, s, rate) => fixed(c, s) + air(c[UP], rate);
 const roundSeconds = (c, s, rate) => c[PASSES] > 1e-9 ? (seconds(c, s, rate) - c[SKIPPED] * s.draft) / c[PASSES] : s.draft;
 const joules = (c, s) => c[DRAFTS] * s.draft * asked.device_w + (c[UP] / Math.max(s.median, 1e-9)) * asked.transmit_w;
-function meanSpeed(c, s) {
-  const base = fixed(c, s);
+/** In the mean over time, in passes of so many texts. */
+function meanSpeed(c, s, batch = 1) {
+  const base = fixed(c, s) + batch * served(c, s, batch) - served(c, s);
   return s.rates.reduce((sum, rate) => sum + 1 / (base + air(c[UP], rate)), 0) / s.rates.length;
 }
 
@@ -263,7 +264,7 @@ const say = (number) => three.format(number);
 const percent = (share) => (share < 0.005 ? "under 1%" : share < 1 && share >= 0.995 ? "over 99%" : `${whole.format(100 * share)}%`);
 const timesSaid = (times) => (times > 1e6 ? "no limit" : times.toFixed(2));
 const threeDigits = (number) => (number < 999.5 ? number.toPrecision(3) : whole.format(number));
-const speedOf = (option, s) => `${threeDigits(meanSpeed(option.test, s))} tokens/s`;
+const speedOf = (option, s, batch = 1) => `${threeDigits(meanSpeed(option.test, s, batch))} tokens/s`;
 const sure = ", in the mean over calibrations";
 const calibrated = `calibrated on ${data.prompts.calibrate} prompts${sure}`;
 const measured = `measured on ${data.prompts.test} held-out prompts`;
@@ -380,7 +381,7 @@ function pointsOf(aims) {
 function drawQuality(aims, aim, used) {
   const { s, best, every } = aim, exact = bestKept(every.filter(({ policy, lossless }) => lossless && !UNRUN.includes(policy)), s);
   const gain = exact && best && value(best.test, s) / value(exact.test, s) - 1;
-  const risk = !exact ? "Without loss the limits cannot be kept" : `The risk is worth ${best.lossless ? `less than ${100 * LOSS_WORTH}%` : percent(gain)} for ${aim.name}`;
+  const risk = !exact ? "Without loss the limits cannot be kept" : `The risk is worth ${best.lossless ? `less than ${100 * WORTH}%` : percent(gain)} for ${aim.name}`;
   byId("quality-title").textContent = !used ? "No policy keeps the limits" : s.limit > 0 ? risk : `Without loss, ${shortName(used.policy)} ${WINS[s.objective]}`;
   const points = pointsOf(aims), most = [1, 2].map((n) => Math.max(...points.map((point) => point[n]).filter((number) => number < ENDLESS)));
   const { svg, x, y, axes, left, right } = canvas("quality", linear(1.1 * most[0]), linear(1.15 * most[1]), ["users of a full server, ×", `${UNITS.throughput}, of one user`]);
@@ -607,7 +608,8 @@ function crowd({ s, base, best, rows, every }) {
     const wide = until ? `, until a pass over ${first.draft_length + 1} tokens of each text takes ${until.toFixed(2)} times as long as over one` : "";
     const those = bounded && first === best ? ` those of ${withLength(base)}${wide}` : "";
     const more = named.includes(base) ? "" : `${times(first)}${bounded ? " times" : ""}${those}; `;
-    return `${named.map(withLength).join(", or ")}: ${more}one user alone gets ${speedOf(named[0], s)}`;
+    const other = named.includes(base) || first !== best ? "" : `, with the other ${threeDigits(meanSpeed(base.test, s, s.batch))}`;
+    return `${named.map(withLength).join(", or ")}: ${more}each of its users gets at most ${speedOf(named[0], s, s.batch)}${other}`;
   };
   const lossless = every.filter((one) => one.lossless), exact = best.lossless ? null : bestKept(lossless.filter(({ policy }) => !UNRUN.includes(policy)), s);
   return `A full server, ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass, carries most users within the limits with ${most(best, rows)}${exact ? `. Without loss: ${most(exact, lossless)}` : ""}.`;

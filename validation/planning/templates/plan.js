@@ -627,7 +627,7 @@ function render() {
   const notes = plan ? [] : [unmet(s)];
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a risk of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
   const drawn = POOLS[COLOCATED].length ? COLOCATED : OWN_GREEDY;
-  const lengths = lengthsOf(drawn).map((one) => `K = ${one.draft_length}: ${say(value(one.test, s))}`).join(", ");
+  const lengths = lengthsOf(drawn).map((one) => `K\u00a0=\u00a0${one.draft_length}: ${say(value(one.test, s))}`).join(", ");
   lines.lengths = lengths ? `${drawn[0].toUpperCase()}${drawn.slice(1)}, ${UNITS[s.objective]}: ${lengths}.` : "";
   if (state.ownDraft === null) write("ownDraft");
   for (const name of Object.keys(CONTROLS)) lines[`${name}-basis`] = state[name] === start[name] && data.bases[name] ? `; ${data.bases[name]}` : "";

@@ -14,6 +14,7 @@ from validation.decoding.methods.rows import OWN_DRAFTS
 from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.rounds import named
+from validation.planning.setting import Setting
 from validation.planning.token_time import length_pays
 from validation.report.tables import KINDS
 
@@ -68,6 +69,15 @@ def partition_table(counts: Counts, parts: Counts) -> list[dict[str, Any]]:
 def _row(title: str, counts: Sequence[Mapping[str, int]], **kind: Any) -> dict[str, Any]:
     cells = [sum(count[data] for count in counts) for data in DATA]
     return {"title": title, "cells": cells, "total": sum(cells), "head": False, "outcome": "", "part": False} | kind
+
+
+def deciding_options(setting: Setting, *, device: bool) -> str:
+    """Return the options of ``hlm plan`` that decide for an answer with or without a device, and their values."""
+    times = {"verify-time": setting.verify_s, "server-draft-time": setting.own_draft_s}
+    if device:
+        times = {"rtt": setting.link.round_trip_s, "draft-time": setting.draft_s, "verify-time": setting.verify_s}
+    rate = f" --rate {setting.link.quantile(0.5) / 1e6:g}M" if device else ""
+    return rate + "".join(f" --{name} {1e3 * seconds:g}ms" for name, seconds in times.items())
 
 
 class Length(NamedTuple):

@@ -222,27 +222,29 @@ def _draw_and_report(
 def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[str, Any]:
     """Return the first lines of ``hlm plan`` with its defaults, its picture, and the speed of each draft length."""
     from validation.cli.plan_views import draw
+    from validation.planning.aims import has_device
     from validation.planning.plan_for import plan_for
     from validation.planning.planners import planner_of_trace
     from validation.planning.request import NUMBERS, Request
     from validation.planning.verdict import setting_said
-    from validation.report.first_screen import draft_lengths
+    from validation.report.first_screen import deciding_options, draft_lengths
 
     asked = Request()
-    named = {"rtt": asked.round_trip_s, "draft-time": asked.draft_s, "verify-time": asked.verify_s}
-    times = "".join(f" --{name} {1e3 * seconds:g}ms" for name, seconds in named.items())
-    made: dict[str, Any] = {"options": f"--rate {asked.rate_bps / 1e6:g}M{times}"}
     try:
         with progress_bar(console) as report:
             planner, about = planner_of_trace(trace.path, asked.setting(), cache=cache, report=report)
         plan = plan_for(asked, planner, about)
     except UserError as error:
-        return made | {"answer": [f"There is no plan: {error}"]}
+        return {"answer": [f"There is no plan: {error}"], "options": ""}
     draw(plan.result, setting_said(plan.request, plan.planner.setting.link.name, set(NUMBERS), set()), picture)
-    use, speed, guarantee, *rest = plan.result.answer
-    made |= {"answer": [use, speed, *rest], "guaranteed": [guarantee, *plan.result.assumed, *plan.result.notes]}
-    sources = _best_by_source(plan.planner, about["split"], trace.manifest.get("prompts", []))
-    return made | {"picture": picture, "lengths": draft_lengths(plan.planner), "sources": sources}
+    return {
+        "answer": plan.result.answer,
+        "options": deciding_options(plan.planner.setting, device=has_device(plan.result.asked.best)),
+        "assumed": [*plan.result.assumed, *plan.result.notes],
+        "picture": picture,
+        "lengths": draft_lengths(plan.planner),
+        "sources": _best_by_source(plan.planner, about["split"], trace.manifest.get("prompts", [])),
+    }
 
 
 def _best_by_source(

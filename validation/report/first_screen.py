@@ -4,15 +4,17 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hlmtheory.claims import FALSE, Claim, Status
 from validation.claims.check import Results
-from validation.decoding.methods.rows import COLOCATED, OWN_GREEDY
+from validation.decoding.methods.rows import OWN_DRAFTS
+from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.rounds import named
+from validation.planning.setting import Setting
 from validation.planning.token_time import length_pays
 from validation.report.tables import KINDS
 
@@ -69,20 +71,36 @@ def _row(title: str, counts: Sequence[Mapping[str, int]], **kind: Any) -> dict[s
     return {"title": title, "cells": cells, "total": sum(cells), "head": False, "outcome": "", "part": False} | kind
 
 
-def draft_lengths(planner: Planner) -> list[tuple[int, float, float, float, float, float | None]]:
-    """Return of a server with its own draft K, drafts and tokens a round, tokens/s, and how long a pass may take.
+def deciding_options(setting: Setting, *, device: bool) -> str:
+    """Return the options of ``hlm plan`` that decide for an answer with or without a device, and their values."""
+    times = {"verify-time": setting.verify_s, "server-draft-time": setting.own_draft_s}
+    if device:
+        times = {"rtt": setting.link.round_trip_s, "draft-time": setting.draft_s, "verify-time": setting.verify_s}
+    rate = f" --rate {setting.link.quantile(0.5) / 1e6:g}M" if device else ""
+    return rate + "".join(f" --{name} {1e3 * seconds:g}ms" for name, seconds in times.items())
 
-    Beside tokens/s stand those of greedy drafts.
-    """
-    rows = []
-    greedy = {option.draft_length: option for option in planner.candidates(OWN_GREEDY, planner.setting)}
-    options = {int(option.draft_length): option for option in planner.candidates(COLOCATED, planner.setting)}
-    for k, tokens, speed in planner.lengths():
-        counts = named(options[k].counts[planner.split.test].sum(axis=0))
-        drafts = float(counts["server_drafts"] / counts["passes"])
-        likeliest = float(np.mean(planner.setting.speeds(greedy[k].counts[planner.split.test].sum(axis=0))))
-        rows.append((k, drafts, tokens, speed, likeliest, length_pays(planner, planner.setting, options[k])))
-    return rows
+
+class Length(NamedTuple):
+    """What a draft length gives on the held-out texts, if a server drafts."""
+
+    drafts: float  # of a round
+    tokens: float  # of a round
+    speed: float  # tokens/s
+    longest: float | None  # how many times as long a pass may take as over one token, until plain decoding is as fast
+
+
+def draft_lengths(planner: Planner) -> list[tuple[int, list[Length]]]:
+    """Return each K, and what it gives by the families of ``OWN_DRAFTS``: sampled drafts, greedy ones."""
+    families = ({int(o.draft_length): o for o in planner.candidates(name, planner.setting)} for name in OWN_DRAFTS)
+    sampled, greedy = families
+    return [(k, [_length(planner, sampled[k]), _length(planner, greedy[k])]) for k in sorted(sampled)]
+
+
+def _length(planner: Planner, option: Option) -> Length:
+    total = option.counts[planner.split.test].sum(axis=0)
+    counts, speed = named(total), float(np.mean(planner.setting.speeds(total)))
+    drafts, tokens = (float(counts[name] / counts["passes"]) for name in ("server_drafts", "tokens"))
+    return Length(drafts, tokens, speed, length_pays(planner, planner.setting, option))
 
 
 def what_to_send(results: Results, vocabulary: int | None, sidecars: Sequence[Path]) -> dict[str, Any]:

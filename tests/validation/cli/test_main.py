@@ -42,6 +42,9 @@ def test_validate_writes_verdicts_figures_and_report(finished):
     assert all(name in report for name in hlmtheory.all_claims())
     plan = json.loads(run("plan", "--trace", str(folder / "trace"), "--json").stdout)
     assert all(escape(line.partition(": ")[2]) in report for line in plan["answer"])
+    options = re.search(r"hlm plan --trace \S+(.*) --page", report)[1].split()
+    again = json.loads(run("plan", "--trace", str(folder / "trace"), *options, "--json").stdout)
+    assert (again["answer"], again["request"]["server_draft_basis"]) == (plan["answer"], "given")
     trace = open_trace(folder / "trace")
     rows, owners = trace.rows(0, trace.positions), [one["id"] for one in trace.manifest["prompts"]]
     parts = {r"sums\s*2 prompts,": owners[::2], r"tags\s*1 prompt,": owners[1:2]}

@@ -41,9 +41,14 @@ def test_a_plan_that_loses_nothing_has_the_papers_own_threshold(made, profile):
 
 def test_a_round_with_the_longest_pass_takes_as_long_as_its_tokens_without_drafts(made):
     verify_s, draft_s = SETTING.verify_s, SETTING.own_draft_s
-    for k, drafts, tokens, speed, _, longest in draft_lengths(made):
-        assert 1.0 + (longest - 1.0) * drafts / k + drafts * draft_s / verify_s == pytest.approx(tokens)
-        assert speed == pytest.approx(tokens / (verify_s + drafts * draft_s), rel=1e-3)
+    families = [made.candidates(family, SETTING) for family in (rows.COLOCATED, rows.OWN_GREEDY)]
+    for (k, lengths), *options in zip(draft_lengths(made), *families, strict=True):
+        for (drafts, tokens, speed, longest), option in zip(lengths, options, strict=True):
+            counts = named(option.counts[made.split.test].sum(axis=0))
+            assert tokens == pytest.approx(counts["tokens"] / counts["passes"])
+            assert speed == pytest.approx(tokens / (verify_s + drafts * draft_s), rel=1e-3)
+            saved = tokens - 1.0 - drafts * draft_s / verify_s
+            assert (longest or 1.0) == pytest.approx(1.0 + max(saved, 0.0) * k / drafts)
 
 
 def test_a_server_makes_the_greedy_rounds_of_a_device_without_its_link(made):

@@ -16,7 +16,7 @@ from validation.claims.check import Results, Tally, check_trace
 from validation.errors import UserError
 from validation.plots import FIGURES, draw
 from validation.report.citations import bibliography, cite, in_print
-from validation.report.first_screen import partition, partition_table, what_to_send
+from validation.report.first_screen import Length, partition, partition_table, what_to_send
 from validation.report.html import write_report
 from validation.report.tables import plain_cells, table_row, update_between_markers
 from validation.trace.reader import TraceWriter, open_trace
@@ -117,8 +117,7 @@ def test_nothing_is_loaded_from_elsewhere(page):
     assert "http" not in rest.replace("http-equiv", "")
     assert "//" not in rest
     assert "@import" not in page
-    loads = {tag for tag, _ in elements.found} & {"link", "script", "iframe", "object", "embed", "base", "img"}
-    assert loads == set()
+    assert not {tag for tag, _ in elements.found} & {"link", "script", "iframe", "object", "embed", "base", "img"}
     others = ((key, one) for tag, attributes in elements.found if tag != "a" for key, one in attributes.items())
     here = [one for key, one in others if key == "src" or key.endswith("href")]
     assert all(one.startswith(("#", "data:image/png;base64,")) for one in here)
@@ -155,10 +154,8 @@ def test_what_to_send_is_counted_in_bits(results, tmp_path):
     known = replace(results, summary={"size_for_bias_0.05": 10.0, "size_for_bias_0.2": 2.5})
     found = what_to_send(known, 4096, [table])
     assert found["full"] == 4096 * 32
-    assert [(row["bias"], row["top_k"], row["bits"], row["smallest"]) for row in found["rows"]] == [
-        (0.05, 10.0, 440.0, 100.0),
-        (0.2, 2.5, 110.0, None),
-    ]
+    cells = [[row[name] for name in ("bias", "top_k", "bits", "smallest")] for row in found["rows"]]
+    assert cells == [[0.05, 10.0, 440.0, 100.0], [0.2, 2.5, 110.0, None]]
     assert found["rows"][0]["factor"] == pytest.approx(131072 / 440)
     assert [row["smallest_ends"] for row in found["rows"]] == [[131072 / 1600, 131072 / 80], []]
     assert [row["bits"] for row in what_to_send(known, None, [])["rows"]] == [None, None]
@@ -176,6 +173,16 @@ def test_a_claim_that_is_violated_or_was_not_checked_shows(results, tmp_path, ch
     assert said in page
     assert said[2:] == plain_cells(table_row(CLAIMS[name], changed.tallies.get(name)))[0]
     assert ("<b>One claim is violated</b>" in page) == bool(changes)
+
+
+def test_each_kind_of_drafts_has_its_best_length_and_the_box_the_whole_answer(results, tmp_path):
+    (picture := tmp_path / "plan.svg").write_text("<svg></svg>")
+    lengths = [(k, [Length(1.0, 1.5, 40.0 + k, 1.25), Length(1.0, 1.75, 50.0 - k, None)]) for k in (1, 2)]
+    plan = {"answer": ["Guarantee: b, if c"], "options": "", "assumed": [], "lengths": lengths, "picture": picture}
+    plan["sources"] = [("prompt", 1, 1, 1, 1, 1.5, 41.0)]
+    page = write_report(tmp_path, results=results, manifest={}, figures=[], command="", plan=plan).read_text("utf-8")
+    assert re.findall('class="n best">([^<]*)<', page) == ["1.75", "49.0", "never", "1.50", "42.0", "1.25×"]
+    assert "b, if c" in page[: page.index('<div class="beside">')]
 
 
 TEXT = "above\n<!-- begin generated: a -->\nold\n<!-- end generated: a -->\nbelow\n"

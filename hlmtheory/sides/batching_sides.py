@@ -45,9 +45,9 @@ def against(of_case: Callable[..., float], dtype: type = float) -> Side:
     return _side(of, *_DOMAINS, "labels", test=dtype is bool)
 
 
-def side(of_case: Callable[[list[Task], Service, int], float]) -> Side:
+def side(of_case: Callable[[list[Task], Service, int], float], dtype: type = float) -> Side:
     """Turn a function of one case into a side of a claim."""
-    return _side(lambda one: of_case(*case(one)), *_DOMAINS)
+    return _side(lambda one: of_case(*case(one)), *_DOMAINS, test=dtype is bool)
 
 
 def planned(method: str, memory_rule: str = "each", **options: Any) -> Side:
@@ -57,6 +57,11 @@ def planned(method: str, memory_rule: str = "each", **options: Any) -> Side:
         return plan(tasks, service, method, draft_lengths=[length], memory_rule=memory_rule, **options).latency
 
     return side(latency)
+
+
+def complete(tasks: list[Task], service: Service, length: int) -> bool:
+    """Whether no limit cut the search of :func:`planned` "pareto"."""
+    return plan(tasks, service, "pareto", draft_lengths=[length], memory_rule="each").complete
 
 
 def fits_each(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL
 from hlmtheory.batching import methods
-from hlmtheory.batching.planner import plan
+from hlmtheory.batching.planner import Plan, plan
 from hlmtheory.serving import Device, ModelShape, Service, Task
 from hlmtheory.serving.costs import memory_bytes
 from hlmtheory.serving.shapes import MEMORY, POSITIVE_COUNT, SECONDS
@@ -24,7 +24,7 @@ _DOMAINS = {
     "memory": MEMORY,
 }
 _RANK = {"input_tokens": 1, "output_tokens": 1, "models": 2, "devices": 2, "labels": 1}
-_side = partial(host_side, _DOMAINS | {"labels": COUNT}, _RANK)
+_side = partial(host_side, _DOMAINS | {"labels": COUNT, "max_labels": POSITIVE_COUNT}, _RANK)
 
 
 def case(one: Values) -> tuple[list[Task], Service, int]:
@@ -45,9 +45,9 @@ def against(of_case: Callable[..., float], dtype: type = float) -> Side:
     return _side(of, *_DOMAINS, "labels", test=dtype is bool)
 
 
-def side(of_case: Callable[[list[Task], Service, int], float], dtype: type = float) -> Side:
+def side(of_case: Callable[[list[Task], Service, int], float]) -> Side:
     """Turn a function of one case into a side of a claim."""
-    return _side(lambda one: of_case(*case(one)), *_DOMAINS, test=dtype is bool)
+    return _side(lambda one: of_case(*case(one)), *_DOMAINS)
 
 
 def planned(method: str, memory_rule: str = "each", **options: Any) -> Side:
@@ -59,9 +59,15 @@ def planned(method: str, memory_rule: str = "each", **options: Any) -> Side:
     return side(latency)
 
 
-def complete(tasks: list[Task], service: Service, length: int) -> bool:
-    """Whether no limit cut the search of :func:`planned` "pareto"."""
-    return plan(tasks, service, "pareto", draft_lengths=[length], memory_rule="each").complete
+def searched(of_plan: Callable[[Plan], float], dtype: type = float) -> Side:
+    """Turn a function of the plan by "pareto" into a side; it keeps ``max_labels`` labels of a prefix."""
+
+    def of(one: Values) -> float:
+        tasks, service, length = case(one)
+        options: Any = {"draft_lengths": [length], "memory_rule": "each", "max_labels": int(one["max_labels"])}
+        return of_plan(plan(tasks, service, "pareto", **options))
+
+    return _side(of, *_DOMAINS, "max_labels", test=dtype is bool)
 
 
 def fits_each(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> bool:

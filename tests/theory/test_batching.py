@@ -191,7 +191,7 @@ def test_a_capped_pareto_search_says_so_and_is_no_worse_than_dp():
 
 
 def test_a_search_beyond_its_labels_promises_nothing():
-    assert BY_ID["batching.pareto"].check(BEYOND).broken == {"Plan.complete: no limit on its labels cut the search": 1}
+    assert BY_ID["batching.pareto"].check(BEYOND).broken == {"Plan.complete: the limit Y did not cut the search": 1}
     rival = [np.flatnonzero(np.equal(BEYOND["labels"], label)) for label in range(11)]
     tasks, service, length = batching_sides.case({name: np.asarray(value) for name, value in BEYOND.items()})
     least, cut = (

@@ -257,6 +257,7 @@ ARGUMENTS: Mapping[str, Argument] = {
     "output_tokens": Argument("O", "|A", derived(whole(1, 6), joint.same_outputs)),
     "batch_size": Argument("b", "", whole(1, 9)),
     "labels": Argument("m", "A", Values("indices of batches", joint.labels, entries(-1, 0.5))),
+    "max_labels": Argument("Y", "", whole(1, 100)),
     "draft_times": Argument("T^d", "G|SG", _TIMES),
     "verify_times": Argument("T^v", "G|SG", _TIMES),
     "turns": Argument("m", "X", derived(whole(0, 4), below("G").draw)),

@@ -65,10 +65,10 @@ def plan(
     service : Service
     method : str, default "improved"
         "dp": Algorithm 1, repaired; "dp-printed-objective": with (29) as printed; "dp-printed": as printed, its batches
-        overlap; "pareto": exact among runs; "improved": ``dp`` by prompt or output in Johnson's order, after moves of
-        tasks, with a closer bound; "exact": all plans of few tasks. Baselines of the paper: "none", "static", "max",
-        "heuristic", "sequential" (no overlap), "fixed-length" (7), "autoregressive". "balanced": even waves and
-        batches.
+        overlap; "pareto": the best runs if ``complete``; "improved": ``dp`` by prompt or output in Johnson's order,
+        after moves of tasks, with a closer bound; "exact": all plans of few tasks. Baselines of the paper: "none",
+        "static", "max", "heuristic", "sequential" (no overlap), "fixed-length" (7), "autoregressive". "balanced": even
+        waves and batches.
     schedule : str, default "barrier"
         "barrier": each step begins when all batches have ended the one before, edge-sd (22). "free": a batch drafts
         when its own last drafts are verified. All methods but ``balanced`` choose batches for the barrier.
@@ -78,7 +78,7 @@ def plan(
     draft_lengths : iterable of int, default 1..10
         Each 1 or more. A length at which a task does not fit the memory is left out.
     max_labels : int, default 100
-        Largest number of states that ``pareto`` keeps per prefix.
+        Largest number of states that ``pareto`` keeps per prefix; with more it is not ``complete``.
 
     Returns
     -------

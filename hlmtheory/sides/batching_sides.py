@@ -9,7 +9,7 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL
 from hlmtheory.batching import methods
-from hlmtheory.batching.planner import plan
+from hlmtheory.batching.planner import Plan, plan
 from hlmtheory.serving import Device, ModelShape, Service, Task
 from hlmtheory.serving.costs import memory_bytes
 from hlmtheory.serving.shapes import MEMORY, POSITIVE_COUNT, SECONDS
@@ -24,7 +24,7 @@ _DOMAINS = {
     "memory": MEMORY,
 }
 _RANK = {"input_tokens": 1, "output_tokens": 1, "models": 2, "devices": 2, "labels": 1}
-_side = partial(host_side, _DOMAINS | {"labels": COUNT}, _RANK)
+_side = partial(host_side, _DOMAINS | {"labels": COUNT, "max_labels": POSITIVE_COUNT}, _RANK)
 
 
 def case(one: Values) -> tuple[list[Task], Service, int]:
@@ -57,6 +57,17 @@ def planned(method: str, memory_rule: str = "each", **options: Any) -> Side:
         return plan(tasks, service, method, draft_lengths=[length], memory_rule=memory_rule, **options).latency
 
     return side(latency)
+
+
+def searched(of_plan: Callable[[Plan], float], dtype: type = float) -> Side:
+    """Turn a function of the plan by "pareto" into a side; it keeps ``max_labels`` labels of a prefix."""
+
+    def of(one: Values) -> float:
+        tasks, service, length = case(one)
+        options: Any = {"draft_lengths": [length], "memory_rule": "each", "max_labels": int(one["max_labels"])}
+        return of_plan(plan(tasks, service, "pareto", **options))
+
+    return _side(of, *_DOMAINS, "max_labels", test=dtype is bool)
 
 
 def fits_each(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> bool:

@@ -7,9 +7,10 @@ position: q_n is a distribution, K_n tokens that it keeps, d_n the mass that it 
 of a token. The paper's α_n, (4), is the mean of d_n over prefixes ~ p; here d_n is of one run. A bound that every run
 keeps holds for these means too, at a fixed T. X is the set of the K kept tokens, q̄ is q on X, normalised, and q̂ is q̄
 rounded to multiples of 1/ℓ that sum to 1; dropped is Σ_{x ∉ X} q_x. C-SQS keeps the tokens with q_x ≥ τ_n by (6), here
-always the top token too, and sets τ_{n+1} = τ_n - η(d_n - ε) by (8). Only here: D = i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋),
-in place of K/(4ℓ); B, bits of a message; c₁ and c₂, scales of ε and η. The bound that (7) is for is composed in the
-proof of conformal.kept. It is not a claim: its check needs C-SQS's τ on every text and at every end of a round.
+always the top token too, and sets τ_{n+1} = τ_n - η(d_n - ε) by (8). Lemma 3, (26), is (8) with 0 ≤ d_n ≤ 1: no claim.
+Only here: D = i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋), in place of K/(4ℓ); B, bits of a message; c₁ and c₂, scales of ε and η.
+The bound that (7) is for is composed in the proof of conformal.kept. It is not a claim: its check needs C-SQS's τ on
+every text and at every end of a round.
 """
 
 from functools import partial
@@ -234,24 +235,25 @@ def update():
 
 @theorem(
     "conformal.resampled",
-    CSQS("Algorithm 1, line 12 by its formula, for the sum of Theorem 1; its words say the repair"),
-    MISPRINT,
+    CSQS("(9) with Algorithm 1, line 12 by its formula, read as a bound on the sum of Theorem 1"),
+    IMPLIED,
     assuming=(SMALL,),
     false={"drafts": EASY_THEN_FLAT, "accepted": [1] * 100, "epsilon": 0.005, "learning_rate": 1.0, "threshold": 0.0},
 )
 def resampled():
-    """mean d_n over accepted and rejected positions ≤ ε + (|τ₁| + 1 + ηε)/(ηT), if line 12 takes the d_n of the last
-    accepted position.
+    """with line 12's formula (9) holds over the positions of Theorem 1: mean d_n over accepted and rejected positions ≤
+    ε + (|τ₁| + 1 + ηε)/(ηT).
 
     False: where each batch accepts a draft of a peaked q (d_n = 0) and rejects one of a flat q, τ only rises, and the
-    mean is .491, the bound .010. The text says: "Once feedback is received from the cloud, the value of the threshold
-    is returned to the value of the last accepted token, and a further iteration is done for the new, (T^t + 1)-th
-    token", and line 12, with our letters and m for T^t, the accepted drafts: "Apply the update (8) on the new token as
-    τ_{m+1} = τ_m - η(d_m - ε)". Its words favour the new position's own d_{m+1} (kept), its formula d_m: it repeats,
-    from the last accepted token's τ_m, the step with which line 8 set τ_{m+1}. So the rejected position's d_{m+1}
-    enters the sum of Theorem 1, but no update uses it. At m = 0 the formula reads τ_0 and d_0, which are undefined; τ
-    is then left as it was before the batch, and the counterexample has m = 1. (9) itself holds where η(1 - 2ε) ≤ 1
-    (regret_small_step), so line 12 is at fault. Instead: conformal.kept, conformal.accepted.
+    mean is .491, the bound .010. The formula, with our letters and m for T^t, the accepted drafts, is "τ_{m+1} = τ_m -
+    η(d_m - ε)": from the last accepted token's τ_m the step with which line 8 set τ_{m+1}. So the rejected position's
+    d_{m+1} is in the sum of Theorem 1, but in no update. (7) promises less: its "index n runs over the accepted
+    tokens", and over these alone (9) holds with the formula (conformal.accepted; regret_small_step). But the paper says
+    of the sum in Theorem 1 that (7) "ensures that the term in the upper bound (1) … is asymptotically no larger than a
+    target value": this takes the rejected positions too. Line 12's words, "Apply the update (8) on the new token", and
+    "a further iteration is done for the new, (T^t + 1)-th token" above it favour d_{m+1}, with which it is true
+    (conformal.kept). At m = 0 the formula reads τ_0 and d_0, which are undefined; τ is then left as it was before the
+    batch, and the counterexample has m = 1. Instead: conformal.kept, conformal.accepted.
     """
     return le(conformal_sides.kept_mean_printed, conformal_sides.kept_bound_published)  # (9)
 

@@ -483,12 +483,13 @@ def monotone_distortion(target, draft, k):
 def exact(target, draft, distortion_tolerance):
     """TV(r, r̂_k) ≤ θ at the k* of (19).
 
-    The scan stops at the first k that meets (19), or at one that must, as Δ_k ≤ θ TV(q, p), by truncation.tvd_sharp. It
-    skips n > k only if TV(r, r̂_k) - TV(q̂_k, q̂_n)/TV(q̂_k, p) > θ. Such an n fails: TV(r, r̂_n) ≥ TV(r, r̂_k) -
-    TV(r̂_k, r̂_n), and TV(r̂_k, r̂_n) ≤ TV(q̂_k, q̂_n)/TV(q̂_k, p) by the proof of tvd_sharp, which holds for any two
-    distributions in the place of q and q̂ (where r̂_n is 0/0, TV(r, r̂_n) is set to 1 > θ; for θ ≥ 1, k* = 0). Only the
-    entries k < i ≤ n can rise from q̂_k to q̂_n, so TV(q̂_k, q̂_n) = Σ_{k < i ≤ n} (q_i - μ_k)⁺, with μ_k the mean of
-    the tail at k; it rises with n.
+    (19) defines k*. Proved is that ``exact_size``, which scans k from 0 and skips, finds it: it stops at the first k
+    that meets (19), or at one that must, as Δ_k ≤ θ TV(q, p), by truncation.tvd_sharp. It skips n > k only if TV(r,
+    r̂_k) - TV(q̂_k, q̂_n)/TV(q̂_k, p) > θ. Such an n fails: TV(r, r̂_n) ≥ TV(r, r̂_k) - TV(r̂_k, r̂_n), and TV(r̂_k,
+    r̂_n) ≤ TV(q̂_k, q̂_n)/TV(q̂_k, p) by the proof of tvd_sharp, which holds for any two distributions in the place of
+    q and q̂ (where r̂_n is 0/0, TV(r, r̂_n) is set to 1 > θ; for θ ≥ 1, k* = 0). Only the entries k < i ≤ n can rise
+    from q̂_k to q̂_n, so TV(q̂_k, q̂_n) = Σ_{k < i ≤ n} (q_i - μ_k)⁺, with μ_k the mean of the tail at k; it rises with
+    n.
     """
     return le(
         resampling_distortion(target, draft, exact_size(target, draft, distortion_tolerance)),
@@ -587,8 +588,8 @@ def worst_case(target, draft, k):
 def offline(targets, drafts, distortion_tolerance):
     """mean_t TV(r, r̂_k) ≤ θ at the k* of (21): by half, always.
 
-    TV(r, r̂) ≤ Δ_k/TV(q, p) = U/2 for each token (tvd_sharp), and mean U ≤ θ at k*. So the mean distortion is at most
-    θ/2: this is meant by half.
+    By half: the mean distortion is even at most θ/2. For TV(r, r̂) ≤ Δ_k/TV(q, p) = U/2 for each token (tvd_sharp), and
+    mean U ≤ θ at k*.
     """
     xp, p, q = sizes_sides.many_side(targets, drafts)
     k = sizes_sides.offline_k(p, q, distortion_tolerance)
@@ -611,7 +612,7 @@ def offline(targets, drafts, distortion_tolerance):
 def offline_least(distortion_tolerance, targets, drafts):
     """θ ≤ mean_t U(k* − 1, t): no fewer entries meet (21).
 
-    Both bounds fall with k (truncation.monotone), so bisection finds the smallest k.
+    U falls with k (truncation.monotone), so bisection finds the least k.
     """
     left = sizes_sides.theta_side(distortion_tolerance)
     xp, p, q = sizes_sides.many_side(targets, drafts)

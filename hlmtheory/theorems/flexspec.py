@@ -20,7 +20,7 @@ from hlmtheory._quantities import not_negative, positive
 from hlmtheory.claims import CORRECTED, IMPLIED, NEW, PRINTED, Assumption, Source, eq, le, theorem
 from hlmtheory.draft_length.optimum import kept, least_kept, surrogate_draft_length
 from hlmtheory.draft_length.rates import COST, FACTOR, LENGTH, etgr, etgr_profile
-from hlmtheory.draft_length.rounds import PAPER, misfit, size_one
+from hlmtheory.draft_length.rounds import misfit, size_one
 from hlmtheory.draft_length.tracking import LENGTH as DRAFT_COUNT
 from hlmtheory.draft_length.tracking import law_side, linear_in_use, mean_share
 from hlmtheory.sides import draft_length_sides
@@ -86,7 +86,7 @@ def unimodal():
     condition=side(draft_length_sides.digits_lost, *LINK),
 )
 def stationary():
-    """at K* = ζ/h − 1, e^ζ − 1 − ζ = c, a draft's relative gain equals its relative cost.
+    """at K = ζ/h − 1, not rounded, e^ζ − 1 − ζ = c, a draft's relative gain equals its relative cost.
 
     h = -ln γ, c = h (F/M - 1), and ζ > 0 is the root of e^ζ - 1 - ζ = c. With x = K + 1, E is proportional to 1 -
     e^{-hx} and T(K) = F + K M to x + c/h. At ζ = hx, e^ζ = 1 + ζ + c, so h e^{-hx}/(1 - e^{-hx}) = h/(e^ζ - 1) = h/(ζ +
@@ -309,7 +309,7 @@ def tracker_consistent(acceptance, draft_length):
 
 @theorem(
     "draft_length.update_storm_printed",
-    Source(PAPER, "Table I and III-B, were the whole bandwidth used: the paper says approximately 3.2 GB"),
+    FLEXSPEC("Table I and III-B, were the whole bandwidth used: the paper says approximately 3.2 GB"),
     IMPLIED,
     assuming=(Assumption("3.15 GB ≤ size ≤ 3.25 GB", lambda size_bytes: abs(size_bytes - 3.2e9) <= 0.05e9),),
     false={"size_bytes": 3.2e9},
@@ -326,7 +326,7 @@ def update_storm_printed():
 
 @theorem(
     "draft_length.update_storm",
-    Source(PAPER, "Table I and III-B, with overhead on the link"),
+    FLEXSPEC("Table I and III-B, with overhead on the link"),
     IMPLIED,
     assuming=(Assumption("3.5625 GB ≤ size ≤ 3.58125 GB", lambda size_bytes: abs(size_bytes - 3.571875e9) <= 9.375e6),),
     tight={"size_bytes": 3.5625e9},

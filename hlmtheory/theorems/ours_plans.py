@@ -673,8 +673,8 @@ def user_bound():
 def user_optimum():
     """tokens per second of every plan ≤ that of the plan found, if the risk has no limit.
 
-    Without a limit μ = 0. Dinkelbach: the decisions of V(θ) have n'/t' = θ + V/t' ≥ θ. When θ no longer grows, V =
-    0, and the bound is θ, their rate.
+    Without a limit μ = 0. Dinkelbach: the decisions of V(θ) have n'/t' = θ + V/t' ≥ θ. When θ no longer grows, V = 0,
+    and the bound is θ, their rate. (The code stops where the bound is within 1e-9 of θ, or at round 200.)
     """
     return le(
         user_sides.side_side(lambda values: user_sides.competitor_side(values)[0], *OTHER),

@@ -54,8 +54,8 @@ def unbiased_printed(target, draft, token):
     """q_v (1 − β_d) + β_d r_v = p_v for every v, with β_d of the drawn token d.
 
     False: for p = (2, 4, 2)/8, q = (4, 2, 2)/8 and the first token, β = (1/2, 0, 0) and r = (0, 1, 0). With β_d = 1/2
-    for every v the left side is (2, 5, 1)/8. What is compared is the overlap 1 - ½ Σ_v |left side − p_v|, here and in
-    the next two, with 1. Instead: verification.unbiased.
+    for every v the left side is (2, 5, 1)/8. The check compares its overlap with p, 1 - ½ Σ_v |left side − p_v|, with
+    1. Instead: verification.unbiased.
     """
     return eq(law_overlap(PRINTED_LAW(target, draft, token), target), ones_side(target))
 
@@ -65,7 +65,8 @@ def unbiased_one_beta(target, draft, token):
     """q_v (1 − β_d) + Σ_i q_i β_i r_v = p_v for every v, with β_d of the drawn token d.
 
     False: with p, q of verification.unbiased_printed the left side is (2, 3, 1)/8, which sums to 6/8. The law needs β_v
-    of every v, and the mean rejection Σ q β. Instead: verification.unbiased.
+    of every v, and the mean rejection Σ q β. The check compares its overlap with p, 1 - ½ Σ_v |left side − p_v|, with
+    1. Instead: verification.unbiased.
     """
     return eq(law_overlap(ONE_BETA(target, draft, token), target), ones_side(target))
 
@@ -80,8 +81,8 @@ def unbiased_one_beta(target, draft, token):
 def unbiased_one_resampling(target, draft, token):
     """q_v (1 − β_v) + β_d r_v = p_v for every v, with β_d of the drawn token d.
 
-    False: with p, q of verification.unbiased_printed the left side is (2, 6, 2)/8, which sums to 10/8. Instead:
-    verification.unbiased.
+    False: with p, q of verification.unbiased_printed the left side is (2, 6, 2)/8, which sums to 10/8. The check
+    compares its overlap with p, 1 - ½ Σ_v |left side − p_v|, with 1. Instead: verification.unbiased.
     """
     return eq(law_overlap(ONE_RESAMPLING(target, draft, token), target), ones_side(target))
 

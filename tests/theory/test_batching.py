@@ -172,12 +172,33 @@ def test_better_methods_are_no_slower():
     assert max(found["none"], found["dp-printed"]) > found["max"]
 
 
+BEYOND = {
+    **BY_ID["batching.pareto"].attained.instance,
+    **{"acceptance": 0.0, "draft_length": 2, "devices": [[0.5, 2246.279786178243], [0.5, 2311.078519348999]]},
+    "input_tokens": np.cumsum([6, 2, 6, 7, 8, 22, 8, 5, 18, 9, 12, 4, 1, 7, 3, 1, 7, 2, 26, 11, 12, 1, 0, 13, 2]),
+    "output_tokens": [7, 7, 2, 5, 3, 1, 6, 1, 4, 7, 3, 1, 7, 6, 5, 7, 2, 2, 3, 5, 7, 6, 2, 7, 5],
+    "labels": [0, 0, 0, 0, 0, 1, 2, 2, 2, 2, 3, 3, 4, 4, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9, 10],
+}
+"""More than 100 undominated labels of a prefix: these runs are faster than what the default search finds."""
+
+
 def test_a_capped_pareto_search_says_so_and_is_no_worse_than_dp():
     tasks = workload(30)
     capped = plan(tasks, PAPER, "pareto", draft_lengths=[7], max_labels=2)
     assert not capped.complete
     assert plan(tasks, PAPER, "pareto", draft_lengths=[7]).latency <= capped.latency
     assert capped.latency <= plan(tasks, PAPER, "dp", draft_lengths=[7]).latency * (1 + 1e-12)
+
+
+def test_a_search_beyond_its_labels_promises_nothing():
+    assert BY_ID["batching.pareto"].check(BEYOND).broken == {"Plan.complete: the limit Y did not cut the search": 1}
+    rival = [np.flatnonzero(np.equal(BEYOND["labels"], label)) for label in range(11)]
+    tasks, service, length = batching_sides.case({name: np.asarray(value) for name, value in BEYOND.items()})
+    least, cut = (
+        plan(tasks, service, "pareto", draft_lengths=[length], max_labels=limit, **EACH) for limit in (16000, 100)
+    )
+    assert (least.complete, cut.complete) == (True, False)
+    assert least.latency * (1 - 1e-12) <= plan_latency(tasks, service, rival, length) < cut.latency
 
 
 @pytest.mark.parametrize(("draft", "verify"), [(3.0, 1.0), (1.0, 3.0)])

@@ -17,7 +17,7 @@ import numpy as np
 from hlmtheory import MODULES, all_claims
 from hlmtheory._notation import symbols, table
 from hlmtheory.arguments import ARGUMENTS
-from hlmtheory.claims import CORRECTED, MISPRINT, PRINTED, Claim, Origin, lemmas
+from hlmtheory.claims import CORRECTED, MISPRINT, PRINTED, Claim, Origin, Relation, lemmas
 from hlmtheory.own import Trial, listed, read_theorems, trial
 from validation.claims.certificate import certificate, entry
 from validation.claims.check import Tally, tally_of
@@ -91,6 +91,12 @@ def _shown_false(claim: Claim) -> str:
     return f" (false: {shown})"
 
 
+def _how_tight(claim: Claim) -> str:
+    """Say the largest known left/right, if it is below 1 in two digits."""
+    ratio = claim.attained.ratio if claim.attained and claim.relation is Relation.LE else 1.0
+    return f" (left/right at most {ratio:.2f}, as far as known)" if ratio < 0.995 else ""
+
+
 def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -> None:
     """Print claims in the order of :func:`find_claims`, under a line for each paper."""
     kinds = {one.id: one.origin.value if one.standing == "true" else one.standing for one in listed}
@@ -110,6 +116,9 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
         name, claims = {value: short for short, value in PAPERS.items()}.get(key, key), list(group)
         full = bibliography().get(key, {"full": "your source."})["full"]
         say(console, f"\n{name}: {full} Claims: {len(claims)}.", style="bold")
+        for also in PAPERS:
+            if PAPERS[also] != key and all(_is_on(claim, also) for claim in claims):
+                say(console, f"  Each is on {also} too: its source names the place there.")
         parts = [(title, list(part)) for title, part in groupby(claims, key=lambda claim: TITLES[_part(claim)])]
         heads = ((title if len(parts) > 1 else "", *run) for title, part in parts for run in _by_module(part))
         for title, module, part in heads:
@@ -117,7 +126,8 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
                 say(console, f"  {', '.join(filter(None, (title, module)))}:", style="bold")
             for claim in part:
                 place = f"  {claim.id:{wide}}  {kinds[claim.id]:13}  {claim.source.place}"
-                say(console, place, f"      {claim.statement}{_shown_false(claim)}{' †' if claim.assumptions else ''}")
+                marks = f"{_shown_false(claim)}{_how_tight(claim)}{' †' if claim.assumptions else ''}"
+                say(console, place, f"      {claim.statement}{marks}")
                 if shown and claim.id not in own and (new := _new_symbols(claim, known)):
                     say(console, *_lines_of(new), style="dim")
     certified = certificate()

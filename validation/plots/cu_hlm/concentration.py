@@ -22,7 +22,6 @@ SCATTER_POSITIONS = 1_000
 SCATTER_VALUES = 3 * 10**8  # number of probabilities of q̂: fewer positions for a very large V
 SCATTER_SIZES = 9
 BAND = (0.1, 0.9)
-BAND_NAME = "10–90% of positions"
 
 
 def _ranked(trace: Trace, seed: int) -> Any:
@@ -66,14 +65,14 @@ def measure_tails(trace: Trace, seed: int) -> Numbers:
     }
 
 
-def _band(axes: Axes, series: dict[str, Any]) -> None:
-    axes.fill_between(series["x"], series["low"], series["high"], color=LIGHT, linewidth=0, label=BAND_NAME)
+def _band(axes: Axes, series: dict[str, Any], name: str) -> None:
+    axes.fill_between(series["x"], series["low"], series["high"], color=LIGHT, linewidth=0, label=name)
 
 
 def paint_ranks(numbers: Numbers) -> Canvas:
     figure, (axes,) = canvas(COLUMN)
     (series,) = numbers["series"]
-    _band(axes, series)
+    _band(axes, series, "10–90% of positions")
     axes.plot(series["x"], series["mean"], color=DARK, label="mean")
     axes.plot(series["x"], series["median"], color=PALE, linestyle=(0, (4, 2)), label="median")
     name_axes(axes, numbers["axes"][0])
@@ -86,7 +85,7 @@ def paint_ranks(numbers: Numbers) -> Canvas:
 def paint_tails(numbers: Numbers) -> Canvas:
     figure, (axes,) = canvas(COLUMN)
     remains, deviation = numbers["series"]
-    _band(axes, remains)
+    _band(axes, remains, "residual probability, 10–90%")
     axes.plot(remains["x"], remains["mean"], color=DARK, label="residual probability, mean")
     axes.plot(deviation["x"], deviation["mean"], color=PALE, linestyle=(0, (4, 2)), label=r"$\Delta_k$, mean")
     name_axes(axes, numbers["axes"][0])

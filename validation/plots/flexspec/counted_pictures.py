@@ -112,11 +112,15 @@ def simulate_sweep(seed: int) -> Numbers:
             | {"rule": ms["Algorithm 2"], "optimum": ms["K*"], "printed": printed, "cloud": ms["cloud"]}
         )
         statistics[network] = {"best": c.LENGTHS[fixed.index(min(fixed))]}
+    best = [one["best"] for one in statistics.values()]
+    by_link = ", ".join(f"{length} over {network}" for network, length in zip(statistics, best, strict=True))
+    fastest = by_link if len({*best}) > 1 else f"{best[0]} over each link"
+    fastest += ", so a longer one may be faster yet" if max(best) == c.LENGTHS[-1] else ""
     axes = {"x": axis("draft length K"), "y": axis("latency of a token", "ms")}
     return {
         "axes": [axes] * len(series),
         "series": series,
-        "statistics": {"draft": draft, "networks": statistics},
+        "statistics": {"draft": draft, "networks": statistics, "fastest": fastest},
         "basis": basis(study),
         **study.record,
     }

@@ -533,8 +533,7 @@ def dp_gap():
     36) and (48, 28). The table keeps the earliest end of tasks 1 and 2, 86 apart against 88 together, and so ends at
     max(68 + 48, 86) + 28 = 144. Together they free the drafts at 52, and all ends at max(52 + 48, 88) + 28 = 128. One
     state for each prefix is not enough (batching.dp). Print: "return Optimal batching decisions", line 27; "we obtain
-    the minimum inference latency for processing all tasks", below (32). It hedges above (29): "minimum inference
-    latency achieved by the algorithm".
+    the minimum inference latency for processing all tasks", below (32); and "achieved by the algorithm", above (29).
     Instead: batching.pareto.
     """
     return le(planned("dp"), against(run_sides.as_given))

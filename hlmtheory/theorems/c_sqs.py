@@ -213,7 +213,8 @@ def quantize_printed(draft, k, resolution):
     """|Σ_i ⌊ℓ q_i + ½⌋ − ℓ| ≤ K over the support, so that each entry is corrected once at most.
 
     False: without the renormalisation the sum is ℓ(1 - dropped) up to K/2. As printed, one correction for each entry
-    does not reach ℓ once ℓ·dropped > 3K/2. Instead: lattice.quantize.
+    does not reach ℓ once ℓ·dropped > 3K/2. Line 4 extracts q as it is; for normalised q, as q̃ in Algorithm 1, line 7,
+    the other lines are right. Instead: lattice.quantize.
     """
     return le(sides.corrections_printed(draft, k, resolution), arrays(k=k)[1])
 

@@ -112,7 +112,7 @@ TABLE_END = side(lambda tasks, service, length: search.dynamic_program(run_sides
 def tokens_iid(acceptance, draft_length):
     """E[tokens] = Σ_n n P(N = n) = (1 − α^{K+1}) / (1 − α) for i.i.d. acceptance at rate α.
 
-    P(at least j drafts accepted) = α^j; sum over j = 0..K.
+    P(at least j drafts accepted) = α^j; sum over j = 0..K. At α = 1 the quotient stands for its limit, K + 1.
     """
     xp, alpha, length = rate_and_length(acceptance, draft_length)
     alpha, length = xp.broadcast_arrays(alpha, length)
@@ -229,7 +229,7 @@ def cost(model, new_tokens, cached_tokens):
     tight=PAIR,
 )
 def pipeline(draft_times, verify_times):
-    """C_m = max(Σ_{i≤m} d_i, C_{m−1}) + v_m gives C_M = max_k (Σ_{i≤k} d_i + Σ_{i≥k} v_i).
+    """C_m = max(Σ_{i≤m} d_i, C_{m−1}) + v_m, with C_0 = 0, gives C_M = max_k (Σ_{i≤k} d_i + Σ_{i≥k} v_i).
 
     Unrolled, the recurrence takes the longest of the M paths through the two rows of the schedule: drafts 1..k, then
     verifications k..M.
@@ -262,7 +262,8 @@ def free():
     tight={**SQUARE, "turns": [0, 0, 1, 1, 0, 0, 1, 1]},
 )
 def free_schedule():
-    """max(Σ D_m + min v, min d + Σ V_m, max_m (D_m + V_m)) ≤ T of any schedule of the two machines.
+    """max(Σ D_m + min v, min d + Σ V_m, max_m (D_m + V_m)) ≤ T of any schedule of the two machines; min v is over the
+    last steps of the batches, min d over their first.
 
     The draft machine works Σ D_m seconds. The drafts that it makes last are those of a batch's last step, and are still
     to be verified. The verify machine begins after the drafts of some batch's first step, and works Σ V_m. A batch does
@@ -324,7 +325,7 @@ def minmax():
 def minmax_printed():
     """t* = Σ_k λI_k/(B log₂(1 + p_k/(g_k σ²))), the gain in the denominator, at a fixed SNR.
 
-    (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k, correct only if g_k = 1. Instead:
+    (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k, correct if every g_k = 1. Instead:
     ofdma.minmax.
     """
     return eq(band_side(latency_of_radio, *RADIO), band_side(latency_as_printed, *RADIO))
@@ -389,20 +390,24 @@ def own_gain():
     tight={**UNEVEN, "input_tokens": [1], "output_tokens": [1], "labels": [0]},
 )
 def batching_lower_bound():
-    """max_k (D_k + V_k) ≤ T_inf and Σ_π min_R Ψ_π(R) ≤ T_inf, with a barrier.
+    """max_k (D_k + V_k) ≤ T_inf, Σ_π min_R Ψ_π(R) ≤ T_inf and, if all O are equal, min_M Λ_M ≤ T_inf, with a barrier.
 
     Ψ_π(R) = Σ_n [ρ_n (Σ_m d_m + min v) + (1 - ρ_n) (min d + Σ_m v_m)] over the steps n of piece π and the runs m of R,
     with any 0 ≤ ρ_n ≤ 1; and Σ_n (d_1 + v_1) if R is one run. R divides the tasks that stay to the end of π.
+    Λ_M is the larger of max_ρ min_R [ρ (Σ_m D_m + min v) + (1 - ρ) (min d + Σ_m V_m)] over the R of M runs, with min v
+    of the last step and min d of the first, and of D + V of ⌈K/M⌉ tasks padded to the ⌈K/M⌉-th shortest prompt.
 
     Step 1, one decoding step. At least one verification comes after all drafts, and at least one draft before all
     verifications: C_M ≥ Σ d + v_last ≥ Σ d + min v, and C_M ≥ d_first + Σ v ≥ min d + Σ v. A maximum is at least every
-    mean. One batch takes d + v, which is both. Step 2, pieces. If the tasks that leave before a piece ends are removed,
-    batches get shorter or vanish. Step 3, runs. Set all O to their minimum: no batch needs more memory. Order the
+    mean. One batch takes d + v, which is both. A batch's d and v are at least those of any of its tasks alone, so min d
+    and min v may be over tasks. Step 2, pieces. If the tasks that leave before a piece ends are removed, batches get
+    shorter or vanish. Step 3, runs. Set all O to their minimum: no batch needs more memory. Order the
     batches by their longest prompts: runs of the same sizes have no longer prompts, so they fit, and take no longer.
     The least over runs is that of a shortest path. Step 4, D_k + V_k: a task's own operations follow one another, and
-    its batch is no faster than the task alone. The code takes the largest over some ρ, and with it the bounds of
-    serving.free_schedule, which hold with a barrier too (serving.free): their least over M, of the sums over runs and
-    of the chain of a batch of ⌈K/M⌉ tasks, if all O are equal.
+    its batch is no faster than the task alone. Step 5, Λ_M for a plan of M batches. Its first part is a mean of two
+    bounds of serving.free_schedule, which hold with a barrier too (serving.free), at the best runs (step 3). Its second
+    part: some batch has at least ⌈K/M⌉ tasks, so its longest prompt is at least the ⌈K/M⌉-th shortest, and its
+    operations follow one another. The code takes the largest over some ρ, and one Λ for all M ≥ 16.
     """
     return le(side(partial(lower_bound, memory_rule="each")), against(run_sides.worth))
 
@@ -415,23 +420,24 @@ def batching_lower_bound():
     tight={**SHORT, "output_tokens": [2, 4], "memory": 28.0},
 )
 def facility_bound():
-    """Σ_k u_k + Σ_n W_n (ρ_1 min v + ρ_2 min d) ≤ T_inf with a barrier, if Σ_{k ∈ m} u_k ≤ Φ_m for every batch m that
-    fits the memory.
+    """Σ_k u_k + Σ_n W_n (ρ_1 min v + ρ_2 min d) ≤ T_inf with a barrier, if u_k ≥ 0 and Σ_{k ∈ m} u_k ≤ Φ_m for every
+    batch m that fits the memory.
 
     Φ_m = Σ_n [ρ_1 d_m + ρ_2 v_m + ρ_3 (s_m (d_m + v_m) + κ s_m (1 - s_m)/2)] over the steps n of batch m. At each step
     ρ_1 + ρ_2 + ρ_3 = 1, each ≥ 0; without a limit of the memory ρ_3 = 0. κ = a + b with a the least d_m/s_m and b the
-    least v_m/s_m of a batch that fits.
+    least v_m/s_m at step n of a batch that fits. W_n = ⌈Σ_k s_k⌉, at least 1, over the tasks k with a step n; min v and
+    min d are those of one of them alone.
 
     Step 1, one decoding step of a wave, in seconds. Three bounds: (i) Σ d_m + min v; (ii) min d + Σ v_m; (iii) Σ [s_m
     (d_m + v_m) + κ s_m (1 - s_m)/2]. For (iii): the step takes at least d_m + v_m, the drafts of the batches before m,
     and the verifications of those after it. Weigh this by s_m and add: with Z = Σ s_m the step times Z is at least Σ
     s_m (d_m + v_m) and s_m d_i + s_i v_m ≥ κ s_m s_i for each pair, i before m. The products s_m s_i of all pairs add
     up to (Z² - Σ s_m²)/2. Divide by Z ≤ 1, where Σ s_m (d_m + v_m) ≥ κ Σ s_m². Step 2, all steps. At least W_n waves
-    are active at step n, since the shares in a wave add up to at most 1. So each bound is a sum over batches and W_n
-    times the least v, the least d and 0. The sum over the steps of the largest of the three is at least their mean
-    with weights ρ. Step 3, prices. What the batches add to this mean is at least Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. The code
-    finds ρ and u_k by linear programs and compares the dearest tasks of each size with each (I_m, O_m). A plan is no
-    slower if its tasks are rounded down, and needs no more memory.
+    are active at step n: the shares in a wave add up to at most 1, and by padding Σ_m s_m ≥ Σ_k s_k. So each bound is a
+    sum over batches and W_n times the least v, the least d and 0. The sum over the steps of the largest of the three is
+    at least their mean with weights ρ. Step 3, prices. What the batches add to this mean is at least Σ_m Σ_{k ∈ m} u_k
+    = Σ_k u_k. The code finds ρ and u_k by linear programs and compares the dearest tasks of each size with each (I_m,
+    O_m). A plan is no slower if its tasks are rounded down, and needs no more memory.
     """
     return le(side(partial(wave_sides.by_facilities, "barrier")), against(wave_sides.johnson_side))
 
@@ -530,8 +536,8 @@ def dp_gap():
     max(68 + 48, 86) + 28 = 144. Together they free the drafts at 52, and all ends at max(52 + 48, 88) + 28 = 128. (With
     a last batch {2, 3} it takes 170, all together 196.) One state for each prefix is not enough (batching.dp). With the
     numbers of Table II the loss is small: paper_repro.md. Print: "return Optimal batching decisions", line 27; "we
-    obtain the minimum inference latency for processing all tasks", below (32); and "achieved by the algorithm", above
-    (29). Instead: batching.pareto.
+    obtain the minimum inference latency for processing all tasks", below (32). It hedges above (29): "minimum
+    inference latency achieved by the algorithm". Instead: batching.pareto.
     """
     return le(planned("dp"), against(run_sides.as_given))
 

@@ -3,7 +3,7 @@
 F and M are the seconds of a round without drafts and of each draft (T_fixed and T_marginal in print), T(K) = F + K M,
 and E(K) the mean tokens of a round with K drafts, at most K_max: ETGR(K) = E(K)/T(K), largest at K* (K_n^* in print).
 Draft i is accepted with probability α_i given that those before it are, or γ if that is the same for all; τ drafts are.
-γ̂ is the paper's running mean of τ/K, and K̂ the length that is best for it. E(K) counts the server's own token too, as
+γ̂ is the paper's exponential mean of τ/K, K̂ the length that is best for it. E(K) counts the server's own token too, as
 Algorithm 2 does with 1 + γ̂K; (2) and (11) have E[τ | K] = E(K) - 1 in its place. R is the link's bit/s (R_n), O
 (O_header) and b the bits of a header and of a token; F₀ and m₀ are what F and M are without these. Only here: h, c and
 ζ of ``stationary``. Algorithm 2 writes q for the target model's distribution, here p; q is the draft's. (2) and (7) to
@@ -121,19 +121,21 @@ def optimal():
 def slower_shortens():
     """a reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R).
 
-    False: K* rises with F/M (draft_length.slower_shortens_if), and F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with
-    the sign of O m₀ - b F₀: it rises as the link slows when O/b > F₀/m₀. Counterexample: a TCP/IP header of 320 bits
-    and indices of 16 give O/b = 20, and γ = .8, F₀ = 20 ms, m₀ = 12.5 ms. Then K* is 1, 2 and 6 at R = 1 Mbit/s, R/10
-    and R/1000; with E(K) - 1 for E(K), as printed, 3, 4 and 8.
+    False: K* never falls as F/M rises (draft_length.slower_shortens_if), and F/M = (F₀ + O/R)/(m₀ + b/R) is monotone
+    in 1/R with the sign of O m₀ - b F₀: it rises as the link slows when O/b > F₀/m₀. Counterexample: a TCP/IP header of
+    320 bits and indices of 16 give O/b = 20, and γ = .8, F₀ = 20 ms, m₀ = 12.5 ms. Then K* is 1, 2 and 6 at R = 1
+    Mbit/s, R/10 and R/1000; with E(K) - 1 for E(K), as printed, 3, 4 and 8.
 
     Why E is exact here: print has the remark twice. Below (11), "a reduced communication rate R_n increases
-    T_marginal(n), forcing a smaller K_n^* to avoid congestion" follows E[τ | K] ≈ γ̂K "for moderate values of K", which
-    linear_adapts takes. On Fig. 2, no approximation stands by "In weak-signal regimes, where the communication cost
-    dominates", "shifting the optimal solution K_n^* toward smaller values". R/1000 is such a regime: 336 ms of the
-    link, and 32.5 of F₀ + m₀.
+    T_marginal(n), forcing a smaller K_n^* to avoid congestion" is meant "Under this approximation", E[τ | K] ≈ γ̂K "for
+    moderate values of K", which linear_adapts takes. On Fig. 2, no approximation stands by "In weak-signal regimes,
+    where the communication cost dominates", "shifting the optimal solution K_n^* toward smaller values". R/1000 is such
+    a regime: 336 ms of the link, and 32.5 of F₀ + m₀.
 
-    Scope: where F₀/m₀ ≥ O/b it holds. At the printed times, 415 ms or more of Cloud-Only (Table III) and 8.5 to 12 ms a
-    draft (Table V), F₀/m₀ is about 34 or more; on the Raspberry Pi alone, 145 ms a draft, it is 3 to 8, below O/b = 20.
+    Scope: where F₀/m₀ ≥ O/b it holds. F₀ is at most a token of Cloud-Only (β aside), and m₀ at least a draft (Table V).
+    On the Raspberry Pi, at most 1,225 ms (Table IV) and at least 145 ms, F₀/m₀ is at most 8.5, below O/b = 20. On the
+    others, 415 ms or more (Table III) and drafts of at most 12 ms, it is 20 or more if δ_cloud, not printed, is at most
+    8 ms and sending at most 7 of the 415 ms: (415 - 8 - 7)/(12 + 8) = 20.
     Instead: draft_length.slower_shortens_if.
     """
     return le(
@@ -176,8 +178,10 @@ def linear_adapts():
     1.5/13, then .5/14, 1/18 and 1.5/22: largest at K = 3 both times.
 
     Print has the remark that slower_shortens quotes, under E ≈ γ̂K "for moderate values of K": K_max = 3 is moderate.
-    It lacks "wherever it shortens K*", with which it claims less, and is still false. Algorithm 2 has 1 + γ̂K in place
-    of γ̂K, and can change between 1 and K_max (linear_bonus).
+    It lacks "wherever it shortens K*", with which it claims less, and is still false. Print comes to E ≈ γ̂K "using
+    either a geometric decay model or an exponential moving average (EMA)". With the geometric model itself, the exact
+    E, the remark can be true, as in this counterexample. Algorithm 2 has 1 + γ̂K in place of γ̂K, and can change between
+    1 and K_max (linear_bonus).
     Instead: draft_length.optimal, for the exact E.
     """
     return le(

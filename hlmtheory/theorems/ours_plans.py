@@ -561,13 +561,13 @@ def colocated_streamed(acceptance, draft_time, verify_time, round_trip):
     condition=fading_sides.quadrature_side,
 )
 def fading_cut(mean_snr, k_factor, bits, bandwidth_hz, server_s, worth_s, cut):
-    """mean cost of sending where SNR ≥ 2^{B/(W (χ − τ))} − 1, nowhere if χ ≤ τ, ≤ that of any other SNR threshold; a
-    message costs its seconds, a skip χ.
+    """if a message costs τ + B/(W log₂(1 + SNR)) seconds and a skip χ: mean cost of sending where
+    SNR ≥ 2^{B/(W (χ − τ))} − 1, nowhere if χ ≤ τ, ≤ that of any other SNR threshold.
 
-    At each SNR, sending costs τ + B/(W log₂(1 + SNR)) seconds, which falls as the SNR rises, and a skip costs χ: the
-    price of its risk, over the tokens a second of the plan. The former is at most the latter exactly where χ > τ and
-    W (χ - τ) log₂(1 + SNR) ≥ B, the threshold. So it takes the smaller cost at every SNR, and no rule has a smaller
-    mean. Where χ ≤ τ, or near SNR = 0, nothing is sent, and the mean is at most χ.
+    τ is the server's time, and χ the price of a skip's risk, over the tokens a second of the plan. At each SNR, the
+    message's cost, which falls as the SNR rises, is at most χ exactly where χ > τ and W (χ - τ) log₂(1 + SNR) ≥ B, the
+    threshold. So it takes the smaller cost at every SNR, and no rule has a smaller mean. Where χ ≤ τ, or near SNR = 0,
+    nothing is sent, and the mean is at most χ.
     """
     _, sent, seconds = fading_sides.fading_skip(Rician(mean_snr, k_factor), bits, bandwidth_hz, server_s, worth_s)
     left = seconds + worth_s * (1.0 - sent)
@@ -595,7 +595,7 @@ def fading_cut(mean_snr, k_factor, bits, bandwidth_hz, server_s, worth_s, cut):
 def band_price():
     """Σ ω X ≤ ν + Σ max_w [ω X*(w) − ν w] for any plans, shares and ν ≥ 0, X* bounded by its chords.
 
-    For ν ≥ 0 and Σ w ≤ 1, Σ ω U(X) ≤ Σ (ω U(X) - ν w) + ν, and each term is at most its largest value over plans and
+    For ν ≥ 0 and Σ w ≤ 1, Σ ω X ≤ Σ (ω X - ν w) + ν, and each term is at most its largest value over plans and
     shares. X* is bounded by its chords, on which the largest value is known in closed form; for shares below the
     smallest of the curve by the rate there.
     """
@@ -780,9 +780,9 @@ def goodput_long():
 )
 def load_poisson():
     """load·(F + S)/(E - load·S) = the mean number of sequences, Σ n π(n), π(n) ∝ Π_{i≤n} load·T(i)/(i E), if requests
-    arrive at random (Poisson) and share every round.
+    arrive at random (Poisson) and share every round, and an answer takes many rounds (processor sharing).
 
-    Let requests arrive at the rate λ, with G tokens in the mean, load = λG. If an answer takes many rounds, n
+    Let requests arrive at the rate λ, with G tokens in the mean, load = λG. As an answer takes many rounds, n
     sequences share the rate n E/T(n) evenly, and an arrival joins at once: processor sharing. Then the number in the
     server has the law π(n) ∝ Π_{i≤n} load T(i)/(i E), whatever the law of G (kelly1979reversibility, insensitivity).
     With p = load S/E the factors are p (F/S + i)/i: the number is negative binomial with the mean (F/S + 1) p/(1 -
@@ -806,7 +806,7 @@ def load_poisson():
 )
 def goodput_light():
     """up to the load (B* − 1)/T_0(B*) of requests that arrive at random (Poisson), K drafts hold no more sequences in
-    the server than no drafts.
+    the server than no drafts, if an answer takes many rounds (processor sharing).
 
     With T_K(1) for F + S in both means, and E T_0(B*) = T_K(B*): load (F_K + S_K)/(E - load S_K) ≤ load (F_0 +
     S_0)/(1 - load S_0) is load (F_0 S_K - S_0 F_K) ≤ G(1) = v (1 - B*), linear in the load, and both sides are B* -

@@ -5,6 +5,7 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.validation.stored_traces import stored
 from validation.planning.page import TEMPLATES, page_data
 from validation.planning.times import write_times
 
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 NODE = shutil.which("node")
 if NODE is None:
     pytest.skip("there is no node to run the page's script", allow_module_level=True)
@@ -63,6 +65,27 @@ CELLS |= {name: name for name in ("threshold", "k_mean", "k_p95", "bits", "draft
 CELLS |= {"kilobytes": "kilobytes_per_token"}
 
 
+def answered(plan: dict[str, Any], settings: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """Return what the script of a plan's page says in these settings."""
+    data = f"const data_text = {json.dumps(json.dumps(page_data(plan)))}, settings = {json.dumps(settings)};"
+    own = (TEMPLATES / "plan.js").read_text(encoding="utf-8").replace('"use strict";', "")
+    (folder / "page.js").write_text("\n".join([data, DOCUMENT, own, ANSWER]), encoding="utf-8")
+    return json.loads(subprocess.run([NODE, folder / "page.js"], capture_output=True, text=True, check=True).stdout)
+
+
+def test_what_is_told_of_a_servers_drafts_holds_until_their_times_change(tmp_path: Path) -> None:
+    files = ["--acceptance", EXAMPLES / "server.log", "--passes", EXAMPLES / "passes.csv"]
+    plan = json.loads(run("plan", *files, "--drafts", "greedy", "--verification", "standard", "--json").stdout)
+    kept, lost = [{"roundTrip": 0.1}, {"rate": 3e5}, {"draft": 0.05}], [{"ownDraft": 0.0013}, {"batch": 3}]
+    cards = [one["card"] for one in answered(plan, [{}, *kept, *lost], tmp_path)]
+    told, _, _ = cards[0]["use-how"].partition("; it needs")
+    assert told in plan["answer"][0]
+    assert [told in card["use-how"] for card in cards] == [True] * 4 + [False] * 2
+    interval, _, _ = cards[0]["speed-how"].partition(";")
+    assert [interval in card["speed-how"] for card in cards] == [True, True, False, True, False, False]
+    assert f"--passes {EXAMPLES / 'passes.csv'}" in page_data(plan)["command"]
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -87,11 +110,7 @@ def test_the_script_chooses_what_the_command_chooses(
     settings = [{name: number for name, number in one.items() if BY[name] not in more} for one in named]
     aims = [aim for aim in ("throughput", "capacity", "cost") if aim not in more][-2:]
     settings[1:] = [one | {"objective": aim} for one, aim in zip(settings[1:], aims, strict=True)]
-    data = f"const data_text = {json.dumps(json.dumps(page_data(plan)))}, settings = {json.dumps(settings)};"
-    own = (TEMPLATES / "plan.js").read_text(encoding="utf-8").replace('"use strict";', "")
-    (folder / "page.js").write_text("\n".join([data, DOCUMENT, own, ANSWER]), encoding="utf-8")
-    found = subprocess.run([NODE, folder / "page.js"], capture_output=True, text=True, check=True)
-    for asked, mine in zip(settings, json.loads(found.stdout), strict=True):
+    for asked, mine in zip(settings, answered(plan, settings, folder), strict=True):
         result = run(*shlex.split(mine["command"].partition("hlm ")[2]), "--json")
         if result.exit_code:
             assert "cannot be kept" in mine["unmet"] or "No policy keeps" in mine["unmet"]
@@ -101,6 +120,7 @@ def test_the_script_chooses_what_the_command_chooses(
         assert [row["policy"] for row in mine["rows"]] == [row["policy"] for row in own["rows"]]
         assert mine["agree"]
         assert ("--server-draft-time" in mine["command"]) is bool(own_draft)
+        assert mine["card"]["sure"].endswith("if") is ("lossless if" in own["answer"][2])
         assert mine["card"]["sure-how"].partition("Greedy")[2] == own["answer"][2].partition("Greedy")[2]
         best, alone = own["aims"][own["request"]["objective"] == "capacity"]["best"], own["aims"][1]["without_device"]
         assert mine["point"][1] == pytest.approx(best["tokens_per_s"], rel=1e-7)

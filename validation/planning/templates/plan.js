@@ -269,6 +269,8 @@ const sure = ", in the mean over calibrations";
 const calibrated = `calibrated on ${data.prompts.calibrate} prompts${sure}`;
 const measured = `measured on ${data.prompts.test} held-out prompts`;
 
+/** A text whose lines do not break within "K = 5". */
+const unbroken = (text) => text.replace(/(?<![\p{L}_])(\p{L}) ([=≤]) /gu, "$1\u00a0$2\u00a0");
 const shortName = (policy) => data.names[policy] ?? policy;
 const named = (option) => (option.option ? `${shortName(option.policy)}, ${option.option}` : shortName(option.policy));
 const withLength = (option) => shortName(option.policy) + (option.option.includes(`K = ${option.draft_length}`) ? ` (K = ${option.draft_length})` : "");
@@ -296,7 +298,8 @@ function unmet(s) {
 }
 
 function guarantee(option, s) {
-  if (option.lossless && [...OWN_DRAFTS, OWN_TREE].includes(option.policy)) return ["Lossless", `If the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it${option.policy === OWN_GREEDY ? "" : "; vLLM 0.32 on CPUs fails with sampled drafts, until mended; no GPU was tried"}.`];
+  const engine = [...OWN_DRAFTS, OWN_TREE].includes(option.policy) || (data.counted && option.draft_length > 0);
+  if (option.lossless && engine) return ["Lossless, if", `the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it${data.sampled && option.policy !== OWN_GREEDY ? ` (${data.sampled_fails})` : ""}.`];
   if (option.lossless) return ["Lossless", "Every text has exactly the target model's law: proved."];
   if (needs(option, s.kind) >= 1 || s.limit >= 1) return ["No limit", `The limit allows any text; its loss is ${two.format(option.loss[s.kind])}, ${measured}.`];
   if (option.policy === CERTIFIED) return [`TV ≤ ${say(needs(option, s.kind))}`, `The law of ${s.kind === "text" ? "a text as long as these" : "each token, given those before it,"} is within this of the target model's: proved.`];
@@ -525,7 +528,7 @@ function drawTable(rows, objective) {
     const line = put(body, "tr", { role: "row", class: kinds.join(" ") });
     const breaks = row.breaks.length ? ` (breaks ${row.breaks.join(", ")})` : "";
     const name = put(line, "th", { scope: "row", role: "rowheader", "data-policy": row.policy }, shortName(row.policy) + breaks);
-    put(name, "span", { class: "option" }, row.label);
+    put(name, "span", { class: "option" }, unbroken(row.label));
     for (const [key, head] of heads) {
       const [number, basis] = own && key === "mean" ? [objective === "cost" ? 1 / row.number : row.number] : row.cells[key], cell = put(line, "td", { role: "cell", "data-label": head, "data-key": key });
       if (number === null) { cell.textContent = NONE; continue; }
@@ -562,6 +565,17 @@ function longestPass(s, option, others) {
   return token > 0 && token < Infinity ? 1 + option.draft_length * token : null;
 }
 
+/** Whether what the command told of a server's own drafts still holds: the same option, and what its times rest on.
+    A downlink takes as long for a token of every length, so of counts it decides nothing. */
+function holds(aim, use) {
+  begun ??= withLink(start);
+  const rests = ["objective", "verify", "token", "serverDraft", "batch", ...(data.counted ? [] : ["down"])];
+  if (aim.s.latency || rests.some((name) => aim.s[name] !== begun[name])) return false;
+  first ??= plainest(aimsOf(begun)[+(begun.objective === "capacity")]);
+  return use === first;
+}
+let begun = null, first = null;
+
 /** The strongest rival, as validation/planning/verdict.py has it, and beside a server the best with a device. */
 function rivalsOf(aim, use) {
   const own = !WITHOUT_DEVICE.includes(use.policy), kind = OWN_DRAFTS.includes(use.policy) ? OWN_DRAFTS : [use.policy];
@@ -585,13 +599,13 @@ function card(aim) {
   const against = rival ? [`${ratio(rival)}; ${needsSaid(rival)}.`] : [];
   if (device) against.push(`Best with a device: ${withLength(device)}: ${ratio(device)}.`);
   const usual = s.objective === "throughput", given = Object.keys(start).every((key) => s[key] === start[key]);
-  const interval = given && data.interval ? `${data.interval}; ` : "", late = say(1 / seconds(use.test, s, s.slow)), slow = late === say(meanSpeed(use.test, s)) ? "" : `${late} or more in 95% of the time; `;
+  const same = given || (OWN_DRAFTS.includes(use.policy) && holds(aim, use)), interval = data.interval && (given || (same && s.down === begun.down)) ? `${data.interval}; ` : "", late = say(1 / seconds(use.test, s, s.slow)), slow = late === say(meanSpeed(use.test, s)) ? "" : `${late} or more in 95% of the time; `;
   const prices = s.objective === "cost" ? `${asked.server_price} a second of the server, ${asked.time_price} of waiting; ` : "";
   const wide = usual && !asked.passes && !(s.token > 0) && use.policy !== STREAMED && use.draft_length > 0;
   const longest = wide && OWN_DRAFTS.includes(use.policy) && longestPass(s, use, POOLS[STREAM]);
   const flat = wide ? `assumes a pass over ${Math.round(use.draft_length + 1)} tokens as long as over one${longest ? `; from ${say(1e3 * s.verify * longest)} ms no drafts are as fast` : ""}; ` : "";
   const alone = usual ? "" : `a single user gets ${speedOf(use, s)}; `;
-  const lines = [`${given && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${flat}${interval}${prices}${alone}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how + also, against.join(" ")];
+  const lines = [`${same && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${flat}${interval}${prices}${alone}${slow}${data.basis} × these times${given || interval ? "" : "; for an interval run the command below"}`, how + also, against.join(" ")];
   return { title, use: named(use), speed: usual ? `${wide ? "up to " : ""}${speedOf(use, s)}` : numberSaid(aim, use), sure, rival: rival ? withLength(rival) : "none",
     ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
 }
@@ -627,15 +641,15 @@ function render() {
   const notes = plan ? [] : [unmet(s)];
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a risk of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
   const drawn = POOLS[COLOCATED].length ? COLOCATED : OWN_GREEDY;
-  const lengths = lengthsOf(drawn).map((one) => `K\u00a0=\u00a0${one.draft_length}: ${say(value(one.test, s))}`).join(", ");
+  const lengths = lengthsOf(drawn).map((one) => `K = ${one.draft_length}: ${say(value(one.test, s))}`).join(", ");
   lines.lengths = lengths ? `${drawn[0].toUpperCase()}${drawn.slice(1)}, ${UNITS[s.objective]}: ${lengths}.` : "";
   if (state.ownDraft === null) write("ownDraft");
   for (const name of Object.keys(CONTROLS)) lines[`${name}-basis`] = state[name] === start[name] && data.bases[name] ? `; ${data.bases[name]}` : "";
   lines["rate-basis"] += `; down ${say(s.down / 1e6)}, ${asked.down_bps ? "given" : "by default the median rate"}`;
   lines.full = aims[1].best && aim !== aims[1] ? crowd(aims[1]) : "";
   lines.note = notes.join(" ");
-  lines.brief = `${lines.speed} · ${lines.sure} · ${lines.use}`;
-  for (const [id, text] of Object.entries(lines)) byId(id).textContent = text;
+  lines.brief = `${lines.speed} · ${lines.sure.replace(/, if$/, " if …")} · ${lines.use}`;
+  for (const [id, text] of Object.entries(lines)) byId(id).textContent = unbroken(text);
   byId("command").replaceChildren();
   for (const word of command(s).split(/(?<= )(?=--)/)) put(byId("command"), "span", {}, word);
   byId("snr").disabled = byId("snr-slider").disabled = s.fading === "none";

@@ -82,6 +82,7 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "sampled": evidence.get("draft_sampling") != "greedy" and evidence.get("verification") != "match",
         "sampled_fails": SAMPLED_FAILS,
         "counted": "files" in evidence,
+        "tokens": evidence.get("tokens"),
         "told": _stated(plan, r"^Use: .* a round \((.*)\)"),
         "interval": _stated(plan, r"^Speed: .*?\((95%[^)]*)\)"),
     }

@@ -34,7 +34,8 @@ const answers = settings.map((own) => {
   const answers = aims.map((aim) => [aim.best, bestOf(aim, true), bestOf(aim, false)]
     .map((one) => one && { policy: one.policy, option: one.option, value: value(one.test, aim.s),
       full: meanSpeed(one.test, aim.s, aim.s.batch) }));
-  return { answers, command: command(s), card: card(aim), agree: mapped === named(plainest(aim)), point,
+  const moving = data.counted && movingAxes(s, winners(s, true));
+  return { answers, moving, command: command(s), card: card(aim), agree: mapped === named(plainest(aim)), point,
     rows: aim.rows.map((one) => rowOf(one, aim)) };
 });
 console.log(JSON.stringify(answers));
@@ -77,12 +78,15 @@ def test_what_is_told_of_a_servers_drafts_holds_until_their_times_change(tmp_pat
     files = ["--acceptance", EXAMPLES / "server.log", "--passes", EXAMPLES / "passes.csv"]
     plan = json.loads(run("plan", *files, "--drafts", "greedy", "--verification", "standard", "--json").stdout)
     kept, lost = [{"roundTrip": 0.1}, {"rate": 3e5}, {"draft": 0.05}], [{"ownDraft": 0.0013}, {"batch": 3}]
-    cards = [one["card"] for one in answered(plan, [{}, *kept, *lost], tmp_path)]
+    found = answered(plan, [{}, *kept, *lost], tmp_path)
+    cards = [one["card"] for one in found]
     told, _, _ = cards[0]["use-how"].partition("; it needs")
     assert told in plan["answer"][0]
     assert [told in card["use-how"] for card in cards] == [True] * 4 + [False] * 2
     interval, _, _ = cards[0]["speed-how"].partition(";")
     assert [interval in card["speed-how"] for card in cards] == [True, True, False, True, False, False]
+    assert found[0]["moving"][0] == ["ownDraft", "batch"]  # no other of the numbers is in a server's time of one user
+    assert "only the server's draft" in found[0]["moving"][1]
     assert f"--passes {EXAMPLES / 'passes.csv'}" in page_data(plan)["command"]
 
 

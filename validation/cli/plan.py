@@ -245,7 +245,8 @@ def _command(ctx: click.Context) -> str:
             words.append(one.opts[0] if value else one.secondary_opts[0])
             continue
         for each in value if isinstance(value, tuple) else (value,):
-            words += [one.opts[0], str(each)] if isinstance(one, click.Option) else ["--acceptance", str(each)]
+            table = one.name == "times" and each.suffix == ".csv"
+            words += [one.opts[-table], str(each)] if isinstance(one, click.Option) else ["--acceptance", str(each)]
     return shlex.join(words)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory.channel import Rayleigh, Rician
+from validation.acceptance.settings import SAMPLED_FAILS
 from validation.planning.setting import SHARES
 from validation.planning.verdict import NAMES, symbols_said
 from validation.printable import counted, printable_value
@@ -43,6 +44,7 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
         title=_title(plan["evidence"]),
         basis=data["basis"],
         recorded=data["recorded"],
+        counted=data["counted"],
         data=Markup(_for_script(data)),
         style=Markup(style),
         script=Markup(script),
@@ -78,6 +80,9 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "names": NAMES,
         "vllm": evidence.get("engine", "vllm").startswith("vllm"),
         "sampled": evidence.get("draft_sampling") != "greedy" and evidence.get("verification") != "match",
+        "sampled_fails": SAMPLED_FAILS,
+        "counted": "files" in evidence,
+        "tokens": evidence.get("tokens"),
         "told": _stated(plan, r"^Use: .* a round \((.*)\)"),
         "interval": _stated(plan, r"^Speed: .*?\((95%[^)]*)\)"),
     }

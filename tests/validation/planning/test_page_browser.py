@@ -1,7 +1,9 @@
 """The page of a plan in a real browser: its numbers are the command's, it sends nothing, and people can use it."""
 
+import math
 from dataclasses import replace
 from functools import cache
+from itertools import product
 
 import pytest
 
@@ -65,9 +67,19 @@ def test_the_page_follows_its_controls(opened, whole):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_axe_finds_no_barrier(opened, scheme, width):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install '.[browser]'")
+def test_what_no_other_point_beats_has_a_name_and_axe_finds_no_barrier(opened, scheme, width):
     page = opened(replace(BASE, risk=("text", 0.7)), viewport={"width": width, "height": 800}, color_scheme=scheme)
+    assert page.evaluate("byId('map').replaceChildren(), render(), byId('map').textContent") == "computing …"
+    boxes = "all => all.map(one => one.getBoundingClientRect()).map(({ x, y, width, height }) => [x, y, width, height])"
+    names, dots = (page.eval_on_selector_all(f"#quality {one}", boxes) for one in (".label", "circle:not(.ring)"))
+    spots = {(x, y) for x, y, *_ in dots if not any(a >= x and b <= y and (a, b) != (x, y) for a, b, *_ in dots)}
+    apart = [one for one in spots if not any(one < other and math.dist(one, other) < 6 for other in spots)]
+    _, unnamed, listed = page.inner_text("#lines").partition("unnamed")
+    assert len(names) + bool(unnamed) + listed.count(";") == len(apart) > 2
+    for (x, y, w, h), (a, b, c, d) in product(names, [*names, *dots]):
+        assert (x, y) == (a, b) or min(x + w, a + c) - max(x, a) < 1 or min(y + h, b + d) - max(y, b) < 1
+    page.wait_for_selector("#map .point")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install '.[browser]'")
     assert page.is_visible("#calibrated") is ("(c)" in page.inner_text("#rows")) is True
     found = axe.Axe().run(page)
     assert found.violations_count == 0, found.generate_report()

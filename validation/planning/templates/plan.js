@@ -269,6 +269,8 @@ const sure = ", in the mean over calibrations";
 const calibrated = `calibrated on ${data.prompts.calibrate} prompts${sure}`;
 const measured = `measured on ${data.prompts.test} held-out prompts`;
 
+/** A text whose lines do not break within "K = 5". */
+const unbroken = (text) => text.replace(/ ([=≤]) (?=\d)/g, "\u00a0$1\u00a0");
 const shortName = (policy) => data.names[policy] ?? policy;
 const named = (option) => (option.option ? `${shortName(option.policy)}, ${option.option}` : shortName(option.policy));
 const withLength = (option) => shortName(option.policy) + (option.option.includes(`K = ${option.draft_length}`) ? ` (K = ${option.draft_length})` : "");
@@ -296,7 +298,8 @@ function unmet(s) {
 }
 
 function guarantee(option, s) {
-  if (option.lossless && [...OWN_DRAFTS, OWN_TREE].includes(option.policy)) return ["Lossless", `If the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it${option.policy === OWN_GREEDY ? "" : "; vLLM 0.32 on CPUs fails with sampled drafts, until mended; no GPU was tried"}.`];
+  const engine = [...OWN_DRAFTS, OWN_TREE].includes(option.policy) || (data.counted && option.draft_length > 0);
+  if (option.lossless && engine) return ["Lossless, if", `the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it${data.sampled && option.policy !== OWN_GREEDY ? ` (${data.sampled_fails})` : ""}.`];
   if (option.lossless) return ["Lossless", "Every text has exactly the target model's law: proved."];
   if (needs(option, s.kind) >= 1 || s.limit >= 1) return ["No limit", `The limit allows any text; its loss is ${two.format(option.loss[s.kind])}, ${measured}.`];
   if (option.policy === CERTIFIED) return [`TV ≤ ${say(needs(option, s.kind))}`, `The law of ${s.kind === "text" ? "a text as long as these" : "each token, given those before it,"} is within this of the target model's: proved.`];
@@ -363,7 +366,7 @@ function logarithmic(low, high) {
 function legend(id, entries) {
   const list = byId(id);
   list.replaceChildren();
-  for (const [kind, text] of entries) put(put(list, "li", {}), "span", { class: kind && `swatch ${kind}` }).after(` ${text}`);
+  for (const [kind, text] of entries) put(put(list, "li", {}), "span", { class: kind && `swatch ${kind}` }).after(` ${unbroken(text)}`);
 }
 
 const KINDS = [NO_RIVALS, [...OWN_DRAFTS, KEEPING, OWN_TREE], [SERVER, STREAM], [DEVICE], PAPERS]; // of one colour each
@@ -384,7 +387,7 @@ function drawQuality(aims, aim, used) {
   const risk = !exact ? "Without loss the limits cannot be kept" : `The risk is worth ${best.lossless ? `less than ${100 * WORTH}%` : percent(gain)} for ${aim.name}`;
   byId("quality-title").textContent = !used ? "No policy keeps the limits" : s.limit > 0 ? risk : `Without loss, ${shortName(used.policy)} ${WINS[s.objective]}`;
   const points = pointsOf(aims), most = [1, 2].map((n) => Math.max(...points.map((point) => point[n]).filter((number) => number < ENDLESS)));
-  const { svg, x, y, axes, left, right } = canvas("quality", linear(1.1 * most[0]), linear(1.15 * most[1]), ["users of a full server, ×", `${UNITS.throughput}, of one user`]);
+  const place = canvas("quality", linear(1.1 * most[0]), linear(1.15 * most[1]), ["users of a full server, ×", `${UNITS.throughput}, of one user`]), { svg, x, y, axes } = place;
   axes();
   const plan = points.find(([one]) => one === used), lossy = points.some(([one]) => !one.lossless);
   for (const [one, users, speed] of points.toReversed()) { // of equal ones the one that is named on top
@@ -394,14 +397,38 @@ function drawQuality(aims, aim, used) {
   if (plan) put(svg, "circle", { cx: x(plan[1]), cy: y(plan[2]), r: 9, class: "ring" });
   const roles = ROLES.map((role, kind) => [`area${kind}`, role]).filter((_, kind) => points.some(([one]) => kindOf(one.policy) === kind));
   const edge = points.some(([, users]) => users >= ENDLESS) && ["", "right edge: no limit of users"];
-  legend("lines", [...roles, edge, lossy && ["hollow", "loses something"], plan && ["ring", "the plan"]].filter(Boolean));
-  const end = (n, said) => points.find((point) => said(point[n]) === said(Math.max(...points.map((one) => one[n])))), labels = [];
-  for (const [{ policy }, users, speed] of [plan, end(2, say), end(1, timesSaid)].filter(Boolean)) {
-    const name = shortName(policy), half = 4.2 * name.length, line = y(speed) - 15;
-    if (labels.some(([other, height]) => other === name || Math.abs(height - line) < 19)) continue;
-    put(svg, "text", { x: Math.max(Math.min(x(users), right - half), left + half), y: line, "text-anchor": "middle", class: "label" }, name);
-    labels.push([name, line]);
+  const unnamed = nameFrontier(points, plan, place);
+  legend("lines", [...roles, edge, lossy && ["hollow", "loses something"], plan && ["ring", "the plan"], unnamed.length && ["", `unnamed for lack of space, from the left: ${unnamed.join("; ")}`]].filter(Boolean));
+}
+
+/** Name the plan and the points that no other beats in both numbers, where a name hides no point and no name; return the
+    names without a place. */
+function nameFrontier(points, plan, { svg, x, y, left, right, bottom }) {
+  const beaten = ([, users, speed]) => points.some(([, more, faster]) => more >= users && faster >= speed && (more > users * (1 + EQUAL) || faster > speed * (1 + EQUAL)));
+  const frontier = points.filter((point) => !beaten(point)).sort((a, b) => a[1] - b[1]), listed = [plan, frontier[0], frontier.at(-1), ...frontier].filter(Boolean);
+  const taken = points.map(([, users, speed]) => [x(users) - 10, x(users) + 10, y(speed) - 10, y(speed) + 10]), done = [], unnamed = [];
+  for (const [one, users, speed] of new Set(listed)) {
+    const at = [x(users), y(speed)], twice = frontier.some(([other]) => other !== one && other.policy === one.policy);
+    if (done.some(([across, up]) => Math.hypot(across - at[0], up - at[1]) < 6)) continue;
+    const name = twice ? withLength(one) : shortName(one.policy), text = put(svg, "text", { "text-anchor": "middle", class: "label" }, name), half = text.getComputedTextLength() / 2 + 2;
+    const inside = (across) => Math.max(Math.min(across, right + 20 - half), left + half);
+    const beyond = (heights) => heights.flatMap((up) => [0, -0.5, 0.5, -0.9, 0.9].map((shift) => [inside(at[0] + shift * half), at[1] + up]));
+    const boxOf = ([across, up]) => [across - half, across + half, up - 13, up + 5];
+    const beside = [at[0] + half + 11, at[0] - half - 11].map((across) => [across, at[1] + 5]);
+    const spots = [...beyond([-16, 27]), ...beside, ...beyond([-24, 35, -40, 51])];
+    const spot = spots.find((place) => {
+      const [from, to, high, low] = boxOf(place);
+      return from >= left && to <= right + 20 && high >= 22 && low <= bottom && taken.every((box) => to <= box[0] || from >= box[1] || low <= box[2] || high >= box[3]);
+    });
+    done.push(at);
+    if (!spot) { text.remove(); unnamed.push([at[0], name]); continue; }
+    text.setAttribute("x", spot[0]);
+    text.setAttribute("y", spot[1]);
+    const up = spot[1] < at[1], far = Math.abs(spot[1] - at[1]) > 36; // a line leads to a name that is far
+    if (far) svg.querySelector(".label").before(put(svg, "line", { x1: at[0], y1: at[1] + (up ? -7 : 7), x2: at[0], y2: spot[1] + (up ? 4 : -13), class: "axis" }));
+    taken.push(boxOf(spot));
   }
+  return unnamed.sort((a, b) => a[0] - b[0]).map(([, name]) => name);
 }
 
 const FINE = 30, COARSE = 5; // cells of a map's row: fewer where only their areas matter
@@ -420,17 +447,27 @@ function areasOf(s, names, scales, fine, winner) {
   return [grid, Object.values(areas).sort((a, b) => b.cells - a.cells)];
 }
 
-/** The axes over which the map's areas have the largest entropy: those that move the answer. */
+/** The axes of a map, and a sentence on them: two numbers that change the answer, whose areas have the largest entropy;
+    where a pair has fewer, the last of the pairs, which has the texts in a pass. */
 function movingAxes(s, winner) {
-  const entropy = (names) => areasOf(s, names, names.map(scaleOf), COARSE, winner)[1].reduce((sum, { cells }) => sum - cells * Math.log(cells / COARSE ** 2), 0);
-  const pairs = Object.keys(AXES).flatMap((name, n, all) => all.slice(n + 1).map((other) => [name, other])), entropies = pairs.map(entropy);
-  return pairs[entropies.indexOf(Math.max(...entropies))];
+  const names = Object.keys(AXES), moving = new Set();
+  const pairs = names.flatMap((name, n) => names.slice(n + 1).map((other) => [name, other])).map((pair) => {
+    const [grid, areas] = areasOf(s, pair, pair.map(scaleOf), COARSE, winner);
+    const moves = [(row) => row[0], (row, i) => grid[0][i]].map((first) => grid.some((row) => row.some((one, i) => one !== first(row, i))));
+    pair.filter((_, n) => moves[n]).forEach((name) => moving.add(name));
+    return { pair, rank: [moves.filter(Boolean).length, areas.reduce((sum, { cells }) => sum - cells * Math.log(cells / COARSE ** 2), 0)] };
+  });
+  const best = pairs.reduce((a, b) => (b.rank[0] > a.rank[0] || (b.rank[0] === a.rank[0] && b.rank[1] >= a.rank[1] - EQUAL) ? b : a));
+  const [one] = [...moving].map((name) => AXES[name].split(",")[0]);
+  const said = best.rank[0] === 2 ? "At first the axes are those that change the answer most."
+    : one ? `At first, of all the numbers, only the ${one.replace(/^each/, "time that each")} was found to change the answer.` : "At first no number was found to change the answer.";
+  return [best.pair, said];
 }
 
 /** Where each policy wins: the best for the aim that keeps the limits, over two numbers of the setting. */
 function drawMap(s) {
   const winner = winners(s, byId("stream").checked), here = winner(s);
-  axes ??= movingAxes(s, winner);
+  if (!axes) [axes, byId("moving").textContent] = movingAxes(s, winner);
   ["across", "up"].forEach((id, n) => { byId(id).value = axes[n]; });
   const scales = axes.map(scaleOf), { svg, x, y, axes: drawAxes, left, right, top, bottom } = canvas("map", ...scales, axes.map((name) => AXES[name]));
   const wide = (right - left) / FINE, high = (bottom - top) / FINE, at = { x: x(shown(axes[0])), y: y(shown(axes[1])) };
@@ -525,7 +562,7 @@ function drawTable(rows, objective) {
     const line = put(body, "tr", { role: "row", class: kinds.join(" ") });
     const breaks = row.breaks.length ? ` (breaks ${row.breaks.join(", ")})` : "";
     const name = put(line, "th", { scope: "row", role: "rowheader", "data-policy": row.policy }, shortName(row.policy) + breaks);
-    put(name, "span", { class: "option" }, row.label);
+    put(name, "span", { class: "option" }, unbroken(row.label));
     for (const [key, head] of heads) {
       const [number, basis] = own && key === "mean" ? [objective === "cost" ? 1 / row.number : row.number] : row.cells[key], cell = put(line, "td", { role: "cell", "data-label": head, "data-key": key });
       if (number === null) { cell.textContent = NONE; continue; }
@@ -562,6 +599,17 @@ function longestPass(s, option, others) {
   return token > 0 && token < Infinity ? 1 + option.draft_length * token : null;
 }
 
+/** Whether what the command told of a server's own drafts still holds: the same option, and what its times rest on.
+    A downlink takes as long for a token of every length, so of counts it decides nothing. */
+function holds(aim, use) {
+  begun ??= withLink(start);
+  const rests = ["objective", "verify", "token", "serverDraft", "batch", ...(data.counted ? [] : ["down"])];
+  if (aim.s.latency || rests.some((name) => aim.s[name] !== begun[name])) return false;
+  first ??= plainest(aimsOf(begun)[+(begun.objective === "capacity")]);
+  return use === first;
+}
+let begun = null, first = null;
+
 /** The strongest rival, as validation/planning/verdict.py has it, and beside a server the best with a device. */
 function rivalsOf(aim, use) {
   const own = !WITHOUT_DEVICE.includes(use.policy), kind = OWN_DRAFTS.includes(use.policy) ? OWN_DRAFTS : [use.policy];
@@ -585,13 +633,15 @@ function card(aim) {
   const against = rival ? [`${ratio(rival)}; ${needsSaid(rival)}.`] : [];
   if (device) against.push(`Best with a device: ${withLength(device)}: ${ratio(device)}.`);
   const usual = s.objective === "throughput", given = Object.keys(start).every((key) => s[key] === start[key]);
-  const interval = given && data.interval ? `${data.interval}; ` : "", late = say(1 / seconds(use.test, s, s.slow)), slow = late === say(meanSpeed(use.test, s)) ? "" : `${late} or more in 95% of the time; `;
+  const same = given || (OWN_DRAFTS.includes(use.policy) && holds(aim, use)), interval = data.interval && (given || (same && s.down === begun.down)) ? `${data.interval}; ` : "", late = say(1 / seconds(use.test, s, s.slow)), slow = late === say(meanSpeed(use.test, s)) ? "" : `${late} or more in 95% of the time; `;
   const prices = s.objective === "cost" ? `${asked.server_price} a second of the server, ${asked.time_price} of waiting; ` : "";
   const wide = usual && !asked.passes && !(s.token > 0) && use.policy !== STREAMED && use.draft_length > 0;
   const longest = wide && OWN_DRAFTS.includes(use.policy) && longestPass(s, use, POOLS[STREAM]);
+  const drawn = s.ownDraft === null && use.test[SERVER_DRAFTS] > 0 ? `assumes a draft on the server of ${say(1e3 * s.serverDraft)} ms; ` : "";
+  const round = data.tokens?.[use.draft_length], basis = `${data.basis}${round ? `, ${round[0].toFixed(2)} tokens each (${round[1].toFixed(2)} to ${round[2].toFixed(2)}),` : ""} × these times${round ? "; K was chosen on the same counts" : ""}`;
   const flat = wide ? `assumes a pass over ${Math.round(use.draft_length + 1)} tokens as long as over one${longest ? `; from ${say(1e3 * s.verify * longest)} ms no drafts are as fast` : ""}; ` : "";
   const alone = usual ? "" : `a single user gets ${speedOf(use, s)}; `;
-  const lines = [`${given && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${flat}${interval}${prices}${alone}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how + also, against.join(" ")];
+  const lines = [`${same && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${drawn}${flat}${interval}${prices}${alone}${slow}${basis}${given || interval ? "" : "; for an interval run the command below"}`, how + also, against.join(" ")];
   return { title, use: named(use), speed: usual ? `${wide ? "up to " : ""}${speedOf(use, s)}` : numberSaid(aim, use), sure, rival: rival ? withLength(rival) : "none",
     ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
 }
@@ -627,20 +677,21 @@ function render() {
   const notes = plan ? [] : [unmet(s)];
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a risk of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
   const drawn = POOLS[COLOCATED].length ? COLOCATED : OWN_GREEDY;
-  const lengths = lengthsOf(drawn).map((one) => `K\u00a0=\u00a0${one.draft_length}: ${say(value(one.test, s))}`).join(", ");
+  const lengths = lengthsOf(drawn).map((one) => `K = ${one.draft_length}: ${say(value(one.test, s))}`).join(", ");
   lines.lengths = lengths ? `${drawn[0].toUpperCase()}${drawn.slice(1)}, ${UNITS[s.objective]}: ${lengths}.` : "";
   if (state.ownDraft === null) write("ownDraft");
   for (const name of Object.keys(CONTROLS)) lines[`${name}-basis`] = state[name] === start[name] && data.bases[name] ? `; ${data.bases[name]}` : "";
   lines["rate-basis"] += `; down ${say(s.down / 1e6)}, ${asked.down_bps ? "given" : "by default the median rate"}`;
   lines.full = aims[1].best && aim !== aims[1] ? crowd(aims[1]) : "";
   lines.note = notes.join(" ");
-  lines.brief = `${lines.speed} · ${lines.sure} · ${lines.use}`;
-  for (const [id, text] of Object.entries(lines)) byId(id).textContent = text;
+  lines.brief = `${lines.speed} · ${lines.sure.replace(/, if$/, " if …")} · ${lines.use}`;
+  for (const [id, text] of Object.entries(lines)) byId(id).textContent = unbroken(text);
   byId("command").replaceChildren();
   for (const word of command(s).split(/(?<= )(?=--)/)) put(byId("command"), "span", {}, word);
   byId("snr").disabled = byId("snr-slider").disabled = s.fading === "none";
   drawTable(rows, s.objective);
   drawQuality(aims, aim, used);
+  if (!byId("map").querySelector(".point")) put(canvas("map", linear(1), linear(1), []).svg, "text", { x: 46, y: 170 }, "computing …");
   clearTimeout(soon);
   soon = setTimeout(() => drawMap(s), 60); // the slowest part waits until the sliders rest
 }

@@ -120,11 +120,11 @@ def plan(
     FILES are more files of --acceptance, such as the second of two scrapes.
     """  # noqa: D301 (click takes the character, not an escape)
     from validation.cli.plan_views import draw, show, show_all, show_users
+    from validation.planning.answer import limits_said, setting_said
     from validation.planning.engine_counts import basis_said
     from validation.planning.page import write_page
     from validation.planning.plan_for import plan_for
     from validation.planning.users import read_users
-    from validation.planning.verdict import limits_said, setting_said
 
     _refuse(ctx)
     defaults = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
@@ -362,8 +362,8 @@ def _write_policy(
 ) -> None:
     from validation.decoding.methods.planned import write_policy
     from validation.planning.aims import best_kept, has_device
+    from validation.planning.answer import NAMES, number_said
     from validation.planning.deploy import policy_of
-    from validation.planning.verdict import NAMES, number_said
 
     asked, rows = result.asked, {one.family: one for one in result.asked.rows}
     chosen = asked.best if named is None else rows.get({title: name for name, title in NAMES.items()}.get(named, named))

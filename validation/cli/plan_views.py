@@ -10,8 +10,8 @@ from validation.cli.tables import print_table, say
 from validation.decoding.methods.rows import DEVICE, STREAMED, UNRUN
 from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, has_device
+from validation.planning.answer import NAMES, is_fixed_length, plainest, symbols_said, with_length
 from validation.planning.result import Result
-from validation.planning.verdict import NAMES, is_fixed_length, plainest, symbols_said, with_length
 from validation.printable import counted
 
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token", "fair": "tok/s each"}

@@ -9,8 +9,8 @@ import numpy as np
 from validation.collection.import_lists import CORPUS
 from validation.collection.processing import Processing
 from validation.decoding.methods.planned import models_mark
-from validation.planning.answers import answer_bits
 from validation.planning.bound import Model
+from validation.planning.certified import answer_bits
 from validation.planning.menu import Evidence, options
 from validation.planning.option import SEALS, Note, fitted_line, sealed
 from validation.planning.padding import padded

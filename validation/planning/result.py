@@ -9,6 +9,7 @@ import numpy as np
 from validation.decoding.methods.rows import OURS, SERVER, STREAMED, UNRUN
 from validation.planning import sentences
 from validation.planning.aims import Aim, Aims, Listed, Number, Row, aims_of, described, has_device
+from validation.planning.answer import Said, answer_of
 from validation.planning.engine_counts import basis_said, counts_of, longest_recorded
 from validation.planning.option import Note
 from validation.planning.plan import Planner
@@ -16,7 +17,6 @@ from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared, ahead_from
 from validation.planning.token_time import length_pays, takes_no_longer
-from validation.planning.verdict import Said, answer_of
 
 _DUAL = "dual bound in the model of mean rounds"
 

@@ -10,6 +10,7 @@ from validation.acceptance.summary import FEWEST_CLUSTERS
 from validation.decoding.methods import rows
 from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, WORTH, Aim, Aims, Number, has_device
+from validation.planning.answer import is_fixed_length, number_said, with_length
 from validation.planning.option import Option
 from validation.planning.padding import said as padding_said
 from validation.planning.plan import Planner
@@ -18,7 +19,6 @@ from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared
 from validation.planning.token_time import length_pays, takes_no_longer, wide_passes
-from validation.planning.verdict import is_fixed_length, number_said, with_length
 
 _AUDITED = f"hlm audit tests it ({SAMPLED_FAILS})"
 _IF_KEPT = "lossless if the engine accepts drafts by standard rejection sampling or another lossless rule (proved)"

@@ -15,8 +15,8 @@ from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
 from validation.cli.options import GroupedCommand, option
 from validation.decoding.methods.planned import read_policy
+from validation.planning.answer import symbols_said
 from validation.planning.request import Request
-from validation.planning.verdict import symbols_said
 from validation.trace.reader import TraceWriter
 
 

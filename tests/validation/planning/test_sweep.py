@@ -27,6 +27,7 @@ from validation.errors import UserError
 from validation.models.pair import load_pair
 from validation.planning import shared
 from validation.planning.aims import aims_of
+from validation.planning.answer import plainest, rival_said, with_length
 from validation.planning.menu import Evidence, colocated_options
 from validation.planning.plan import Planner
 from validation.planning.planners import planner_of_trace
@@ -37,7 +38,6 @@ from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link, fading_link
 from validation.planning.shared import Shared, User
 from validation.planning.split import Split
-from validation.planning.verdict import plainest, rival_said, with_length
 from validation.trace.reader import open_trace
 
 SETTINGS, WITH_USERS, PAIRS = (2_000, 400, 3) if os.environ.get("DEEP") == "1" else (300, 30, 2)

@@ -562,7 +562,7 @@ function longestPass(s, option, others) {
   return token > 0 && token < Infinity ? 1 + option.draft_length * token : null;
 }
 
-/** The strongest rival, as validation/planning/verdict.py has it, and beside a server the best with a device. */
+/** The strongest rival, as validation/planning/answer.py has it, and beside a server the best with a device. */
 function rivalsOf(aim, use) {
   const own = !WITHOUT_DEVICE.includes(use.policy), kind = OWN_DRAFTS.includes(use.policy) ? OWN_DRAFTS : [use.policy];
   const rival = use === aim.rival || use !== aim.best || (!own && !WITHOUT_DEVICE.includes(aim.rival.policy)) ? bestOf(aim, !own) : aim.rival;

@@ -151,8 +151,6 @@ def plan(
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
-    if given["energy"] is not None:
-        said_setting += f"; device {given['device_power']}, its radio {given['transmit_power']} (--device-power)"
     if given["objective"] == "cost":
         said_setting += f"; prices {given['server_price']:g} a second of the server, {given['time_price']:g} of waiting"
     also = [f"; {name} {given[name[2:].replace('-', '_')]}" for name in ALSO if name not in left_out]
@@ -184,7 +182,7 @@ def plan(
 
 
 def _texts_said(evidence: dict[str, Any]) -> str:
-    each = f"{counted(evidence['texts'], 'text')} of {evidence['positions'] / evidence['texts']:.0f} tokens"
+    each = f"{counted(evidence['texts'], 'text')}, {counted(evidence['positions'], 'token')}"
     return f"{evidence['trace']}, {each}, {evidence['rows']}"
 
 

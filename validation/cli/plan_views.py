@@ -48,10 +48,11 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 def show(console: Console, result: Result, about: Sequence[str]) -> None:
     """Print the answer in a few lines, and each policy in five columns."""
     asked, label = result.asked, result.asked.best.option.label
-    say(console, *result.answer, *result.assumed, style="bold")
     meaning = f" ({symbols})" if (symbols := symbols_said(label)) else ""
     named = "Ours, with" if plainest(asked, asked.best)[1] else "With"
-    say(console, *([f"{named}: {label}{meaning}"] if label and not is_fixed_length(asked.best) else []), *about)
+    parameters = [f"{named}: {label}{meaning}"] if label and not is_fixed_length(asked.best) else []
+    say(console, result.answer[0], *parameters, *result.answer[1:], *result.assumed, style="bold")
+    say(console, *about)
     _print_policies(console, result)
     users = [] if asked.name == FULL_SERVER else [_most_users(result)]
     say(console, *users, _legend(result), *result.notes)
@@ -83,8 +84,9 @@ def _legend(result: Result) -> str:
     speeds = "at the median rate" if result.asked.shared is not None else "in the mean over time"
     symbols = symbols_said(" ".join(line for line in result.answer if line.startswith("Risk: ")))
     return (
-        f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: over those of "
-        f"{with_length(_full_server(result)[1])}, if link and memory carry them. Risk: bound on a text's mean total "
+        f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: of the row's option "
+        f"(chosen for {result.asked.name}) over those of {with_length(_full_server(result)[1])}, if link and memory "
+        "carry them. Risk: bound on a text's mean total "
         "variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: docs/choose.md. Every "
         f"column, option and bound: --all.{symbols and ' Symbols: '}{symbols}{symbols and '.'}"
     )

@@ -14,7 +14,7 @@ from validation.arrays import Array
 from validation.decoding.intervals import ratio
 from validation.decoding.methods import rows
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD
-from validation.decoding.seconds import UP
+from validation.decoding.seconds import PASSES, UP
 from validation.errors import UserError
 from validation.estimates import Estimate
 from validation.planning.bound import Model
@@ -315,9 +315,13 @@ class Planner:
         parts = {name: float(value) for name, value in setting.parts(total, setting.link.quantile(0.5)).items()}
         if np.isinf(parts[UP]):
             return "the uplink is down at its median"
-        name = max(parts, key=lambda part: parts[part])
-        whole = sum(parts.values())
-        sentence = f"{parts[name] / whole:.0%} of its time goes to {name}" if whole else "nothing takes time"
+        own = float(total[COUNTS.index("server_drafts")] * setting.own_draft_s)
+        parts |= {"passes of the target": parts.pop(PASSES) - own, "drafts on the server": own}
+        first, second = sorted(parts, key=lambda part: -parts[part])[:2]
+        whole = sum(parts.values()) or 1.0
+        shares = f"{parts[first] / whole:.0%} of its time goes to {first}"
+        shares += f", {parts[second] / whole:.0%} to {second}" if parts[second] / whole >= 0.005 else ""
+        sentence = shares if parts[first] else "nothing takes time"
         limits = self.active_limits(option)
         return f"{sentence}; a looser {' or '.join(limits)} would allow a better plan" if limits else sentence
 

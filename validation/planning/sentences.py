@@ -37,7 +37,7 @@ def greedy_drafts(asked: Aim) -> str:
     greedy = asked.best_of(lambda listed: listed.family == rows.OWN_GREEDY)
     if asked.best.family != rows.COLOCATED or greedy is None:
         return ""
-    return f"Greedy drafts, vLLM's default: {number_said(asked, greedy)}."
+    return f"Greedy drafts, vLLM's default: {number_said(asked, greedy)} (K = {greedy.option.draft_length:g})."
 
 
 def assumed_pass(planner: Planner, asked: Aim, users: int) -> str:
@@ -48,7 +48,7 @@ def assumed_pass(planner: Planner, asked: Aim, users: int) -> str:
         return ""
     verify_ms, batch = 1e3 * setting.verify_s, min(setting.server_batch, users)
     until = length_pays(planner, setting, best.option) if is_fixed_length(best) else None
-    loses = f", and from {three_digits(verify_ms * until)} ms no drafts are as fast" if until else ""
+    loses = f"; from {three_digits(verify_ms * until)} ms plain decoding is as fast" if until else ""
     tokens = f"{batch * (best.option.draft_length + 1):.0f} tokens{f' of {batch} users' if batch > 1 else ''}"
     return f"a pass over {tokens} is assumed to take {verify_ms:g} ms{loses}"
 

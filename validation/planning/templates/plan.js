@@ -579,7 +579,7 @@ function card(aim) {
   const title = { capacity: "Server time", cost: "Cost" }[s.objective] ?? "Speed";
   if (!aim.best) return { title, use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
   const use = plainest(aim), [sure, how] = guarantee(use, s), greedy = bestKept(aim.every.filter(({ policy }) => policy === OWN_GREEDY), s);
-  const also = greedy && aim.best.policy === COLOCATED ? ` Greedy drafts, vLLM's default: ${numberSaid(aim, greedy)}.` : "";
+  const also = greedy && aim.best.policy === COLOCATED ? ` Greedy drafts, vLLM's default: ${numberSaid(aim, greedy)} (K = ${greedy.draft_length}).` : "";
   const [rival, device] = rivalsOf(aim, use);
   const ratio = (one) => `${numberSaid(aim, one)}, ${(value(one.test, s) / value(use.test, s)).toFixed(2)} of the answer's`;
   const against = rival ? [`${ratio(rival)}; ${needsSaid(rival)}.`] : [];
@@ -589,7 +589,7 @@ function card(aim) {
   const prices = s.objective === "cost" ? `${asked.server_price} a second of the server, ${asked.time_price} of waiting; ` : "";
   const wide = usual && !asked.passes && !(s.token > 0) && use.policy !== STREAMED && use.draft_length > 0;
   const longest = wide && OWN_DRAFTS.includes(use.policy) && longestPass(s, use, POOLS[STREAM]);
-  const flat = wide ? `assumes a pass over ${Math.round(use.draft_length + 1)} tokens as long as over one${longest ? `; from ${say(1e3 * s.verify * longest)} ms no drafts are as fast` : ""}; ` : "";
+  const flat = wide ? `assumes a pass over ${Math.round(use.draft_length + 1)} tokens as long as over one${longest ? `; from ${say(1e3 * s.verify * longest)} ms plain decoding is as fast` : ""}; ` : "";
   const alone = usual ? "" : `a single user gets ${speedOf(use, s)}; `;
   const lines = [`${given && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${flat}${interval}${prices}${alone}${slow}${data.basis} × these times${given ? "" : "; for an interval run the command below"}`, how + also, against.join(" ")];
   return { title, use: named(use), speed: usual ? `${wide ? "up to " : ""}${speedOf(use, s)}` : numberSaid(aim, use), sure, rival: rival ? withLength(rival) : "none",

@@ -101,7 +101,7 @@ def _held_of(name: str, limit: float, asked: Aim, listed: Listed, row: Row) -> s
     numbers = {"risk": risk.value, "latency": row.round_s.value, "energy": row.joules_per_token.value}
     number = (listed.option.leak_bits if name == "leak" else numbers[name]) or 0.0
     above = ", above it: it was chosen on other prompts" if float(f"{number:.3g}") > limit else ""
-    alone = "" if asked.name == ONE_USER else " without waits"
+    alone = "" if asked.name == ONE_USER else ", alone"
     link = "" if name != "latency" else alone if has_device(listed) else ", no link"
     whose = "here" if listed is asked.best else "with a device"
     return f"{whose} {scale * number:.3g}{unit}{link}{above}"
@@ -127,7 +127,7 @@ class Said:
 
     guarantee: str
     basis: str  # of the speed: users, prompts or rounds
-    condition: str = ""  # under which the speed is at most so large
+    condition: str = ""  # under which the speed is at most so large, or the server's time the least
     lengths: Sequence[str] = ()  # which other draft lengths are as good
     unplanned: str = ""  # a rival that could not be planned
     risk: str = ""  # what an allowed risk buys
@@ -152,9 +152,11 @@ def answer_of(asked: Aim, row: Row, said: Said, counts: CountsSaid | None = None
     use += "; ours is as good" if tied else ""
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     number = f"{number_said(asked, best)}{interval_said(asked, row, counts)}"
-    number = f"up to {number}: {said.condition}" if said.condition else number
-    if asked.setting.objective == "capacity":
+    if asked.name == FULL_SERVER:
         number += f" (a single user gets {three_digits(row.tokens_per_s_mean.value or 0.0)} tokens/s)"
+        number += f", {said.condition}" if said.condition else ""
+    elif said.condition:
+        number = f"up to {number}: {said.condition}"
     return [
         f"Use: {use}; it needs {_needs(best)}{_server_said(best)}",
         f"{title}: {number}; {asked.name}, {said.basis}",

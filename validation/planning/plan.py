@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -293,10 +293,14 @@ class Planner:
         passes, speeds = COUNTS.index("passes"), {k: np.mean(self.setting.speeds(total)) for k, total in totals.items()}
         return [(k, float(totals[k][0] / totals[k][passes]), float(speeds[k])) for k in sorted(totals)]
 
-    def gain(self, option: Option, rival: Option) -> Estimate:
-        """Return the relative gain in speed of an option over a rival, for one user on held-out prompts."""
+    def gain(self, option: Option, rival: Option, *, full: bool = False) -> Estimate:
+        """Return the relative gain in speed of an option over a rival on held-out prompts, for one user.
+
+        ``full``: in tokens of a full server, which are its users.
+        """
         counts = (self.split.sums(one.counts, self.split.test) for one in (rival, option))
-        return ratio(*map(self.setting.mean_seconds, counts)) + -1.0
+        of_server = partial(self.setting.server_seconds, batch=self.setting.server_batch)
+        return ratio(*map(of_server if full else self.setting.mean_seconds, counts)) + -1.0
 
     def alike(self, option: Option) -> tuple[int, int]:
         """Return the least and the largest draft length of its policy whose speed prompts do not tell apart."""

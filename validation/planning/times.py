@@ -176,7 +176,7 @@ def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list
     """Return a request with the passes of a CSV file, a sentence on them, and the options that are measured."""
     table, drafts, by_llama = read_passes(path)
     measured = _passes_of(table, left_out)
-    draft = drafts and float(drafts.seconds(np.ones(())))
+    draft = None if drafts is None else float(drafts.seconds(np.ones(())))
     if draft is not None and "--server-draft-time" in left_out:
         measured["--server-draft-time"] = ("server_draft_s", draft)
     changed: dict[str, Any] = dict(measured.values()) | {"draft_passes": drafts, "reads_again": by_llama}

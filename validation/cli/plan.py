@@ -261,6 +261,7 @@ def _planner(
         return planner_of_run(run, setting)
     if given["acceptance"]:
         counts = {name: given[name] for name in ("draft_length", "drafts", "verification", "seal")}
+        counts["batch"] = min(request.server_batch, request.users)
         return planner_of_acceptance((*given["acceptance"], *given["more"]), request.vocabulary, setting, **counts)
     path = trace_of(given["trace"] if given["trace"] is not None else Path("runs/builtin/trace"))
     if given["trace"] is None and not path.is_dir():

@@ -62,7 +62,7 @@ def options_of_records(
 ) -> tuple[list[Option], dict[str, Any]]:
     """Return the options that counts of accepted drafts allow, and what the plan says about them.
 
-    ``times`` are those of a server that drafts for one text.
+    ``times`` are those of a server that drafts.
     """
     records = _records(files, drafts, verification)
     options, evidence = options_of_counts(records, vocabulary, draft_length, pooled=True)

@@ -70,8 +70,9 @@ def as_good_lengths(planner: Planner, aims: Aims, counts: Mapping[str, Any] | No
     asked, best, said = aims.asked, aims.asked.best, []
     if not is_fixed_length(best):
         return []
-    alone = asked.name == ONE_USER and asked.setting.objective == "throughput"
-    if alone and counts is not None:
+    speed = asked.name != FULL_SERVER and asked.setting.objective == "throughput"
+    alone = speed and asked.name == ONE_USER
+    if speed and counts is not None:
         ends = counts["not_told_apart"] or (0, 0)
         tied = tied_lengths(ends) if ends[0] <= best.option.draft_length <= ends[1] else ""
         said += [f"{tied} are not told apart by these counts"] if tied else []

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from contextlib import chdir
+from pathlib import Path
 
 import click
 import numpy as np
@@ -18,6 +19,8 @@ from validation.decoding.methods.planned import read_policy
 from validation.planning.answer import symbols_said
 from validation.planning.request import Request
 from validation.trace.reader import TraceWriter
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -395,7 +398,17 @@ def test_users_of_counts_share_a_server(answers):
     ends = re.search(r"95% [\w ]+: ([\d.,]+) to ([\d.,]+)", found["answer"][1]).groups()
     bounds = [rounds * end for end in found["evidence"]["tokens"]["2"][1:]]
     assert [float(end) for end in ends] == pytest.approx(bounds, rel=5e-3)
-    assert "not told apart" not in found["answer"][0]  # this is known of one user
+    assert "K = 1 to 2 are not told apart by these counts" in found["answer"][0]
+
+
+def test_lengths_are_not_told_apart_in_passes_of_all_users():
+    words = ("--drafts", "greedy", "--verification", "standard", "--passes", EXAMPLES / "passes.csv")
+    files = ("--acceptance", EXAMPLES / "server.log")
+    best = json.loads(run("acceptance", files[1], *words, "--batch", "64", "--json").stdout)
+    found = planned(run("plan", *files, *words, "--users", "64", "--rate", "1G", "--json"))
+    first, last = best["schedule_not_told_apart"][-1]
+    assert (first, last) != tuple(best["not_told_apart"])
+    assert f"K = {first} to {last} are not told apart by these counts" in found["answer"][0]
 
 
 def test_two_scrapes_are_planned_by_their_difference(answers):

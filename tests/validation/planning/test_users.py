@@ -121,7 +121,7 @@ def test_drafts_pay_up_to_the_stated_times_of_a_wide_pass(planner) -> None:
         assert (least(devices + less, FLEXSPEC, OURS, SQS) < servers) is (less < 0)
 
 
-@pytest.mark.parametrize(("batch", "token_s", "rate"), [(1, 0.0, None), (6, 2e-3, None), (2, 0.0, 6e4)])
+@pytest.mark.parametrize(("batch", "token_s", "rate"), [(1, 0.0, None), (6, 2e-3, None), (2, 0.0, 5e3)])
 def test_devices_are_ahead_from_about_the_stated_users(planner, batch: int, token_s: float, rate) -> None:
     """Each has the link, or all share its rate."""
     options = [one for one in planner.options if one.family in (COLOCATED, STREAM) or one.label == "K = 3"]

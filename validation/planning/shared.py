@@ -206,13 +206,22 @@ class Shared:
         added = np.maximum(full - alone, 0.0) / max(batch - 1, 1)  # by each further round; rounding may fall below 0
         held = (alone - added)[sends]
         server = SharedServer(max(float(held.mean()), _LEAST), float(np.mean(added[sends])), batch)
-        tokens, weights, count = (c["tokens"] / each)[sends], weights[sends], int(sends.sum())
+        keeps = {"keep_s": longer * draft[sends], "keep_share": (kept / (kept + each))[sends]}
+        tokens = (c["tokens"] / each)[sends]
+        at_once, best, company, patience = self._queued(server, away[sends], tokens, weights[sends], keeps)
+        once = float(rates[~sends].sum() + at_once.rates @ tokens)
+        rates[sends] = best.rates * tokens
+        return Served(rates, sends, best, company, patience, once)
+
+    def _queued(
+        self, server: SharedServer, away_s: Array, tokens: Array, weights: Array, keeps: dict[str, Array]
+    ) -> tuple[QueueRates, QueueRates, int, float]:
+        """Return the queue if passes start at once, the best one, for how many rounds its passes wait, and how long."""
+        count = len(away_s)
 
         def queue(rounds: int, **waits: Any) -> QueueRates:
-            more = {"keep_s": longer * draft[sends], "keep_share": (kept / (kept + each))[sends], "spread": SPREAD}
-            rng = np.random.default_rng(1)
-            lengths = np.zeros(count, dtype=np.int64)
-            drawn = queue_rates(away[sends], lengths, server, **more, rounds=rounds, rng=rng, **waits)
+            more, lengths = {**keeps, "spread": SPREAD, **waits}, np.zeros(count, dtype=np.int64)
+            drawn = queue_rates(away_s, lengths, server, rounds=rounds, rng=np.random.default_rng(1), **more)
             return replace(drawn, rates=np.minimum(drawn.rates, drawn.most))  # few rounds with long skips are noisy
 
         def score(simulated: QueueRates) -> float:
@@ -228,9 +237,7 @@ class Shared:
             best = queue(most, company=company, patience_s=patience)
             if score(best) - score(at_once) <= math.log(WAIT_WORTH):
                 best, company = at_once, 1
-        once = float(rates[~sends].sum() + at_once.rates @ tokens)
-        rates[sends] = best.rates * tokens
-        return Served(rates, sends, best, company, patience, once)
+        return at_once, best, company, patience
 
 
 def companies(most: int) -> list[int]:

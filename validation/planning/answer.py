@@ -78,10 +78,7 @@ LIMITS = {"risk": (1.0, ""), "latency": (1e3, " ms a round"), "leak": (1.0, " bi
 
 
 def limits_said(given: Mapping[str, Any], asked: Aim, table: Sequence[Row]) -> str:
-    """Return the limits as given, and behind each what the answer has of it, and the best with a device.
-
-    ``table`` has the rows of the aim, in its order.
-    """
+    """Return the limits as given, and behind each what the answer and the best with a device have by the aim's rows."""
     setting, device = asked.setting, asked.best_of(has_device)
     values = (setting.risk_limit, setting.latency_s, setting.leak_bits, setting.energy_j)
     shown = [(one, row) for one, row in zip(asked.rows, table, strict=True) if one is asked.best or one is device]
@@ -263,7 +260,7 @@ def _server_said(listed: Listed) -> str:
     """Say which server runs the rounds of a device, as docs/run.md has it."""
     if listed.family == rows.SEED_TREE:
         return ", and a server that reads trees (hlm serve does not)"
-    if not has_device(listed) or listed.family == rows.DEVICE:
+    if not has_device(listed) or listed.option.threshold >= 1:  # which skips everything
         return ""
     if listed.family == rows.GREEDY:
         return ", and hlm serve or vLLM with its plugin"

@@ -60,10 +60,7 @@ def options_of_records(
     verification: str | None = None,
     times: RoundTimes | None = None,
 ) -> tuple[list[Option], dict[str, Any]]:
-    """Return the options that counts of accepted drafts allow, and what the plan says about them.
-
-    ``times`` are those of a server that drafts.
-    """
+    """Return the options that counts of accepted drafts allow, and what the plan says about them."""
     records = _records(files, drafts, verification)
     options, evidence = options_of_counts(records, vocabulary, draft_length, pooled=True)
     read_with = {"draft_length": draft_length, "drafts": drafts, "verification": verification}

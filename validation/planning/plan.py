@@ -294,10 +294,7 @@ class Planner:
         return [(k, float(totals[k][0] / totals[k][passes]), float(speeds[k])) for k in sorted(totals)]
 
     def gain(self, option: Option, rival: Option, *, full: bool = False) -> Estimate:
-        """Return the relative gain in speed of an option over a rival on held-out prompts, for one user.
-
-        ``full``: in tokens of a full server, which are its users.
-        """
+        """Return the gain in speed of an option over a rival on held-out prompts, for one user or a full server."""
         counts = (self.split.sums(one.counts, self.split.test) for one in (rival, option))
         of_server = partial(self.setting.server_seconds, batch=self.setting.server_batch)
         return ratio(*map(of_server if full else self.setting.mean_seconds, counts)) + -1.0
@@ -321,11 +318,10 @@ class Planner:
             return "the uplink is down at its median"
         own = float(total[COUNTS.index("server_drafts")] * setting.own_draft_s)
         parts |= {"passes of the target": parts.pop(PASSES) - own, "drafts on the server": own}
-        first, second = sorted(parts, key=lambda part: -parts[part])[:2]
         whole = sum(parts.values()) or 1.0
-        shares = f"{parts[first] / whole:.0%} of its time goes to {first}"
-        shares += f", {parts[second] / whole:.0%} to {second}" if parts[second] / whole >= 0.005 else ""
-        sentence = shares if parts[first] else "nothing takes time"
+        most = sorted(((value / whole, name) for name, value in parts.items()), reverse=True)[:2]
+        shares = " and ".join(f"{name} ({share:.0%})" for share, name in most if share >= 0.005)
+        sentence = f"time goes to {shares}" if shares else "nothing takes time"
         limits = self.active_limits(option)
         return f"{sentence}; a looser {' or '.join(limits)} would allow a better plan" if limits else sentence
 

@@ -98,10 +98,7 @@ def planner_of_acceptance(
     seal: str = "none",
     batch: int = 1,
 ) -> tuple[Planner, dict[str, Any]]:
-    """Return the planner of an engine's counts; it knows no rows, so nothing is skipped or truncated.
-
-    ``batch``: the texts of a pass for which the evidence says which draft lengths are not told apart.
-    """
+    """Return the planner of an engine's counts, which know no rows; draft lengths are told apart at a ``batch``."""
     from validation.acceptance.summary import RoundTimes
     from validation.planning.engine_counts import options_of_records
 

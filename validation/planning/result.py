@@ -128,9 +128,7 @@ def make(
             *sentences.notes(planner, asked, few=counts is None and not planner.split.enough),
         ],
         bounds=[*sentences.no_slower(planner, request), *sentences.any_message(message_gain, ours)],
-        most_users=sentences.most_users(
-            aims, full_pays=full_pays, ahead_from=ahead_from(pool, shared), longest=longest
-        ),
+        most_users=sentences.most_users(aims, full_pays, ahead_from(pool, shared), longest),
         full_pays=full_pays,
     )
 

@@ -42,16 +42,13 @@ def greedy_drafts(asked: Aim) -> str:
 
 
 def assumed_pass(planner: Planner, asked: Aim, users: int, full_pays: float | None) -> str:
-    """Say which time of which pass is assumed, and from which time on drafts lose, or a full server's plan.
-
-    ``full_pays`` is how much longer than over one token a pass of the full server may take in its best plan.
-    """
+    """Say which time of which pass is assumed, and from which time on drafts lose, or a full server's plan does."""
     setting, best = planner.setting, asked.best
     if asked.name == FULL_SERVER and full_pays:
-        others = "devices" if has_device(best) else "drafts"
-        return f"less than a server without {others} {_until(best, full_pays)}"
+        return f"less than a server without {'devices' if has_device(best) else 'drafts'} {_until(best, full_pays)}"
     slow = asked.name == FULL_SERVER or setting.objective in ("capacity", "cost")
-    if slow or not takes_no_longer(setting) or not best.option.draft_length or best.family == rows.STREAMED:
+    none = best.option.threshold >= 1 or not best.option.draft_length  # such a plan has no passes, or of one token
+    if slow or none or not takes_no_longer(setting) or best.family == rows.STREAMED:
         return ""
     verify_ms, batch = 1e3 * setting.verify_s, min(setting.server_batch, users)
     until = length_pays(planner, setting, best.option) if is_fixed_length(best) else None
@@ -128,9 +125,9 @@ def risk(planner: Planner, asked: Aim, spent: float | None) -> str:
         without = "nothing" if exact is None else f"{with_length(exact)}: {number_said(asked, exact)}"
         return f"used ({spent or 0.0:.2g} of {limit:g}); {_bought(planner, asked) or f'without loss {without}.'}"
     used = "not used: no policy known to run is better by more than 0.5% with it"
-    left = [one for one in asked.rows if one.family in rows.UNRUN and not one.breaks and not one.option.lossless]
-    left = [one for one in left if one.value > asked.best.value * (1.0 + WORTH)]
-    used += "".join(f"; {one.family} would be ({number_said(asked, one)})" for one in left)
+    unrun = [one for one in asked.rows if one.family in rows.UNRUN and not one.breaks and not one.option.lossless]
+    better = [one for one in unrun if one.value > asked.best.value * (1.0 + WORTH)]
+    used += "".join(f"; {one.family} would be ({number_said(asked, one)})" for one in better)
     if limit < 1 and planner.threshold(setting) == -np.inf:
         why = "no prompt calibrates"
         if n:
@@ -144,9 +141,8 @@ def risk(planner: Planner, asked: Aim, spent: float | None) -> str:
 def _bought(planner: Planner, asked: Aim) -> str:
     """Return what the loss buys in the plan, or else in one with a device; "" where no interval is known."""
     full = asked.name == FULL_SERVER
-    if not (full or asked.name == ONE_USER) or planner.split.prompts["test"] < 2:
-        return ""
-    if not full and asked.setting.objective != "throughput":
+    speed = full or (asked.name == ONE_USER and asked.setting.objective == "throughput")
+    if not speed or planner.split.prompts["test"] < 2:
         return ""
     lossy = asked.best if not asked.best.option.lossless else asked.best_of(has_device)
     exact = asked.best_of(lambda one: one.option.lossless and (lossy is asked.best or has_device(one)))
@@ -155,17 +151,15 @@ def _bought(planner: Planner, asked: Aim) -> str:
     if lossy is not asked.best and lossy.value <= exact.value * (1.0 + WORTH):
         return ""
     gain = planner.gain(lossy.option, exact.option, full=full)
-    if gain.value is None:
+    if gain.value is None:  # the server has nothing to do
         return ""
     low, high = gain.low or 0.0, gain.high or 0.0
     noise = ", within the noise" if low <= 0.0 <= high else ""
-    bought = f"{gain.value:.1%} ({low:.1%} to {high:.1%}){noise}"
+    bought = f"{gain.value:.1%} ({low:.1%} to {high:.1%}){' more users' if full else ''}{noise}"
     if lossy is not asked.best:
-        more = " more users" if full else ""
-        return f"With a device it buys {bought}{more}: {lossy.name}, {number_said(asked, lossy)}."
-    if full:
-        return f"it buys {bought} more users than without loss: {with_length(exact)}, {number_said(asked, exact)}."
-    return f"it makes the plan faster by {bought}."
+        return f"With a device it buys {bought}: {lossy.name}, {number_said(asked, lossy)}."
+    without = f"without loss {with_length(exact)}: {number_said(asked, exact)}"
+    return f"it buys {bought}; {without}." if full else f"it makes the plan faster by {bought}."
 
 
 MANY = 1e6  # times as many users, which no server takes time for
@@ -181,7 +175,7 @@ def base_server(full: Aim) -> Listed:
     return full.best_of(lambda one: not has_device(one)) or max(alone, key=lambda one: one.value)
 
 
-def most_users(aims: Aims, *, full_pays: float | None, ahead_from: int | None, longest: float) -> str:
+def most_users(aims: Aims, full_pays: float | None, ahead_from: int | None, longest: float) -> str:
     """Name the policies with the most users of a full server, the strongest that is not ours first."""
     aim, shared, base = aims.full_server, aims.asked.shared, base_server(aims.full_server)
 

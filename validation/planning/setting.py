@@ -30,8 +30,7 @@ class PlanLink:
 
     def part(self, users: int) -> Self:
         """Return the link of one of some users who share the median rate of this one."""
-        rate = np.array([self.quantile(0.5) / users])
-        return replace(self, name=f"a share of {self.name}", rates=rate, exceeded=None)
+        return replace(self, rates=np.array([self.quantile(0.5) / users]), exceeded=None)
 
     def quantile(self, share: float) -> float:
         """Return the largest rate that the link has or exceeds in at least this share of the time."""

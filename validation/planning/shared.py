@@ -4,8 +4,6 @@ A pass of the server has the rounds of at most B users that wait, and may wait f
 with the mean rounds of the option. Users have equal shares of the band, or those of our plan if they give more.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -85,7 +83,7 @@ def estimated(setting: Setting, total: Array, many: int) -> Array:
     return np.asarray(np.where(some, best, many * np.mean(setting.speeds(total), axis=-1)))
 
 
-def ahead_from(pool: Pool, shared: Shared | None = None) -> int | None:
+def ahead_from(pool: Pool, shared: "Shared | None" = None) -> int | None:
     """Return from about how many users on devices are faster together than any server.
 
     Each user has the pool's link, or all equal ones share it as those of ``shared`` do. Nothing waits for a server that
@@ -94,16 +92,16 @@ def ahead_from(pool: Pool, shared: Shared | None = None) -> int | None:
     runs = np.concatenate([places for family, places in pool.places.items() if family not in UNRUN])
     device = np.array([pool.options[place].row.device for place in runs])
     sides = [pool.test[runs[pool.kept[runs] & (device == side)]] for side in (True, False)]
-    alike = shared is None or (
-        len({replace(user, name="") for user in shared.users}) == 1 and not pool.setting.energy_j
-    )
 
     def ahead(many: int) -> bool:
         setting = pool.setting if shared is None else replace(pool.setting, link=pool.setting.link.part(many))
         devices, servers = (estimated(setting, total, many).max(initial=0.0) for total in sides)
         return bool(devices > servers)
 
-    if not alike or (shared is not None and not ahead(1 << 19)):  # on a share that is too small devices lose again
+    unlike = shared is not None and (
+        pool.setting.energy_j or len({replace(user, name="") for user in shared.users}) > 1
+    )
+    if unlike or (shared is not None and not ahead(1 << 19)):  # on a share that is too small devices lose again
         return None
     high = next(filter(ahead, (1 << power for power in range(20))), 1)
     return None if high == 1 else bisect_left(range(high), True, lo=high // 2 + 1, key=ahead)

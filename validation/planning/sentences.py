@@ -46,9 +46,13 @@ def assumed_pass(planner: Planner, asked: Aim, users: int, full_pays: float | No
     setting, best = planner.setting, asked.best
     if asked.name == FULL_SERVER and full_pays:
         return f"less than a server without {'devices' if has_device(best) else 'drafts'} {_until(best, full_pays)}"
-    slow = asked.name == FULL_SERVER or setting.objective in ("capacity", "cost")
     none = best.option.threshold >= 1 or not best.option.draft_length  # such a plan has no passes, or of one token
-    if slow or none or not takes_no_longer(setting) or best.family == rows.STREAMED:
+    if (
+        none
+        or setting.objective in ("capacity", "cost")
+        or not takes_no_longer(setting)
+        or best.family == rows.STREAMED
+    ):
         return ""
     verify_ms, batch = 1e3 * setting.verify_s, min(setting.server_batch, users)
     until = length_pays(planner, setting, best.option) if is_fixed_length(best) else None

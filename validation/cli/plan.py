@@ -120,11 +120,11 @@ def plan(
     FILES are more files of --acceptance, such as the second of two scrapes.
     """  # noqa: D301 (click takes the character, not an escape)
     from validation.cli.plan_views import draw, show, show_all, show_users
+    from validation.planning.answer import limits_said, setting_said
     from validation.planning.engine_counts import basis_said
     from validation.planning.page import write_page
     from validation.planning.plan_for import plan_for
     from validation.planning.users import read_users
-    from validation.planning.verdict import limits_said, setting_said
 
     _refuse(ctx)
     defaults = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
@@ -151,8 +151,6 @@ def plan(
     if given["acceptance"]:
         words = "assumed; --vocabulary" if "--vocabulary" in left_out else "given"
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
-    if given["energy"] is not None:
-        said_setting += f"; device {given['device_power']}, its radio {given['transmit_power']} (--device-power)"
     if given["objective"] == "cost":
         said_setting += f"; prices {given['server_price']:g} a second of the server, {given['time_price']:g} of waiting"
     also = [f"; {name} {given[name[2:].replace('-', '_')]}" for name in ALSO if name not in left_out]
@@ -184,7 +182,7 @@ def plan(
 
 
 def _texts_said(evidence: dict[str, Any]) -> str:
-    each = f"{counted(evidence['texts'], 'text')} of {evidence['positions'] / evidence['texts']:.0f} tokens"
+    each = f"{counted(evidence['texts'], 'text')}, {counted(evidence['positions'], 'token')}"
     return f"{evidence['trace']}, {each}, {evidence['rows']}"
 
 
@@ -264,6 +262,7 @@ def _planner(
         return planner_of_run(run, setting)
     if given["acceptance"]:
         counts = {name: given[name] for name in ("draft_length", "drafts", "verification", "seal")}
+        counts["batch"] = min(request.server_batch, request.users)
         return planner_of_acceptance((*given["acceptance"], *given["more"]), request.vocabulary, setting, **counts)
     path = trace_of(given["trace"] if given["trace"] is not None else Path("runs/builtin/trace"))
     if given["trace"] is None and not path.is_dir():
@@ -363,8 +362,8 @@ def _write_policy(
 ) -> None:
     from validation.decoding.methods.planned import write_policy
     from validation.planning.aims import best_kept, has_device
+    from validation.planning.answer import NAMES, number_said
     from validation.planning.deploy import policy_of
-    from validation.planning.verdict import NAMES, number_said
 
     asked, rows = result.asked, {one.family: one for one in result.asked.rows}
     chosen = asked.best if named is None else rows.get({title: name for name, title in NAMES.items()}.get(named, named))

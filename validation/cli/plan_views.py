@@ -7,19 +7,18 @@ from typing import Any
 from rich.console import Console
 
 from validation.cli.tables import print_table, say
-from validation.decoding.methods.rows import DEVICE, STREAMED, UNRUN
+from validation.decoding.methods.rows import STREAMED, UNRUN
 from validation.estimates import three_digits
-from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, has_device
+from validation.planning.aims import FULL_SERVER, ONE_USER, Number, Row
+from validation.planning.answer import NAMES, is_fixed_length, plainest, symbols_said, with_length
 from validation.planning.result import Result
-from validation.planning.verdict import NAMES, is_fixed_length, plainest, symbols_said, with_length
-from validation.printable import counted
+from validation.planning.sentences import base_server, times_said
 
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token", "fair": "tok/s each"}
 """The column that decides, by the objective."""
 NONE = "–"
 WIDEST_NAME = 33  # characters, so that the table fits 80 columns
 _LEAST = 1e-12  # seconds of a server for a token
-MANY = 1e6  # times as many users, which no server takes time for
 CELLS = {
     "threshold": ("threshold", ".3g"),
     "k mean": ("k_mean", ",.5g"),
@@ -48,12 +47,13 @@ RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s
 def show(console: Console, result: Result, about: Sequence[str]) -> None:
     """Print the answer in a few lines, and each policy in five columns."""
     asked, label = result.asked, result.asked.best.option.label
-    say(console, *result.answer, *result.assumed, style="bold")
     meaning = f" ({symbols})" if (symbols := symbols_said(label)) else ""
     named = "Ours, with" if plainest(asked, asked.best)[1] else "With"
-    say(console, *([f"{named}: {label}{meaning}"] if label and not is_fixed_length(asked.best) else []), *about)
+    parameters = [f"{named}: {label}{meaning}"] if label and not is_fixed_length(asked.best) else []
+    say(console, result.answer[0], *parameters, *result.answer[1:], *result.assumed, style="bold")
+    say(console, *about)
     _print_policies(console, result)
-    users = [] if asked.name == FULL_SERVER else [_most_users(result)]
+    users = [] if asked.name == FULL_SERVER else [result.most_users]
     say(console, *users, _legend(result), *result.notes)
 
 
@@ -65,13 +65,13 @@ def _print_policies(console: Console, result: Result) -> None:
     speeds = DECIDES.get(objective, speeds) if objective != "capacity" else speeds
     heads = ("policy", f"{speeds} (m)", "users, ×,\nof a full\nserver (m)", "risk of\na text", "bits up\n(m)")
     lines, rows = [], [row for row in ordered(result) if row.policy not in UNRUN]
-    most = 1.0 / _full_server(result)[1].value
+    most = 1.0 / base_server(result.aims.full_server).value
     for row in rows:
         speed = row.tokens_per_s_mean if objective in ("throughput", "capacity") and not together else row.decides
         cells = ((getattr(row, name).value, form) for name, form in (CELLS["text risk"], CELLS["bits"]))
         risk, bits = (NONE if value is None else format(value, form) for value, form in cells)
         mark = "" if risk == "1" else {"measured": " (m)", "proved": ""}.get(row.text_risk.basis, " (c)")
-        users = _times_said(most / max(row.server_s_per_token.value or 0.0, _LEAST))
+        users = times_said(most / max(row.server_s_per_token.value or 0.0, _LEAST))
         lines.append([_with_breaks(row, lengths=True), three_digits(speed.value or 0.0), users, f"{risk}{mark}", bits])
     styles = ["dim" if row.breaks else "bold" if row is best else "" for row in rows]
     print_table(console, "", heads, lines, left=("policy",), styles=styles)
@@ -83,56 +83,12 @@ def _legend(result: Result) -> str:
     speeds = "at the median rate" if result.asked.shared is not None else "in the mean over time"
     symbols = symbols_said(" ".join(line for line in result.answer if line.startswith("Risk: ")))
     return (
-        f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: over those of "
-        f"{with_length(_full_server(result)[1])}, if link and memory carry them. Risk: bound on a text's mean total "
-        "variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: docs/choose.md. Every "
-        f"column, option and bound: --all.{symbols and ' Symbols: '}{symbols}{symbols and '.'}"
+        f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: of the row's option "
+        f"(chosen for {result.asked.name}) over those of {with_length(base_server(result.aims.full_server))}, if link "
+        "and memory carry them. Risk: bound on a text's mean total variation from the target model; 1 says nothing. "
+        "Bits up: in a round trip. Methods: docs/choose.md. Every column, option and bound: "
+        f"--all.{symbols and ' Symbols: '}{symbols}{symbols and '.'}"
     )
-
-
-def _full_server(result: Result) -> tuple[Aim, Listed]:
-    """Return the full server's aim, and its best without a device, within the limits if any is."""
-    full = result.aims.full_server
-    alone = [one for one in full.rows if not has_device(one) and one.family not in UNRUN]
-    return full, full.best_of(lambda one: not has_device(one)) or max(alone, key=lambda one: one.value)
-
-
-def _times_said(times: float) -> str:
-    return "no limit" if times > MANY else f"{times:.2f}"
-
-
-def _most_users(result: Result) -> str:
-    """Name the policies with the most users of a full server, the strongest that is not ours first."""
-    aim, base = _full_server(result)
-
-    def named(listed: Listed, rows: Sequence[Listed]) -> str:
-        times = listed.value / base.value
-        most = _times_said(times)
-        equal = [one for one in rows if not one.breaks and _times_said(one.value / base.value) == most]
-        rivals = [base] if base in equal else [one for one in equal if not one.option.row.ours]
-        best = sorted(rivals, key=lambda one: (one.second, one.family == DEVICE))[-1:]
-        best += [one for one in equal if one.option.row.ours and base not in equal]
-        about = [] if base in best else [most if times > MANY else f"{most} times"]
-        if about and listed is aim.best and times <= MANY:
-            about[0] += f" those of {with_length(base)}"
-            if result.full_pays:
-                tokens = f"{listed.option.draft_length + 1:g} tokens of each text"
-                about[0] += f", until a pass over {tokens} takes {result.full_pays:.2f} times as long as over one"
-        if result.asked.shared is None:
-            other = "" if base in best or listed is not aim.best else f", with the other {three_digits(base.crowded)}"
-            about.append(f"each of its users gets at most {three_digits(best[0].crowded)} tokens/s{other}")
-        return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'; '.join(about)}"
-
-    texts = counted(aim.setting.server_batch, "text")
-    said = f"A full server, {texts} a pass, carries most users within the limits with {named(aim.best, aim.rows)}"
-    exact = aim.best_of(lambda one: one.option.lossless)
-    if exact is not None and not aim.best.option.lossless:
-        said += f". Without loss: {named(exact, [one for one in aim.listed if one.option.lossless])}"
-    if result.ahead_from and has_device(aim.best):
-        users = f"{float(f'{result.ahead_from:.2g}'):,.0f} users"
-        said += f". From about {users} on, devices make more tokens/s together than a server without them"
-    longest = aim.best.option.fixed_length and aim.best.option.draft_length == result.longest
-    return f"{said}.{f' K = {result.longest:g} is the longest planned.' if longest else ''}"
 
 
 def _with_breaks(row: Row, *, lengths: bool = False) -> str:
@@ -182,7 +138,7 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     )
     options = [f"  {name}: {row.option}" for name, row in named if row.option]
     say(console, *options, symbols_said("\n".join(options)))
-    say(console, f"In this plan {result.binds}.", _most_users(result))
+    say(console, f"In this plan {result.binds}.", result.most_users)
     if result.gap is not None and result.gap.value is not None:
         say(
             console,

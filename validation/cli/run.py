@@ -223,10 +223,10 @@ def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[st
     """Return the first lines of ``hlm plan`` with its defaults, its picture, and the speed of each draft length."""
     from validation.cli.plan_views import draw
     from validation.planning.aims import has_device
+    from validation.planning.answer import setting_said
     from validation.planning.plan_for import plan_for
     from validation.planning.planners import planner_of_trace
     from validation.planning.request import NUMBERS, Request
-    from validation.planning.verdict import setting_said
     from validation.report.first_screen import deciding_options, draft_lengths
 
     asked = Request()

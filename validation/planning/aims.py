@@ -1,7 +1,8 @@
 """What is best for each aim: the fastest for one user, the most users of a full server, the fastest for N users.
 
 Each aim lists every policy at its best option, chosen on the training texts. Between the listed options the test texts
-decide, whose numbers the plan prints; so no printed row is better than the answer by more than ``WORTH``.
+decide, whose numbers the plan prints; so no printed row that keeps the limits and is known to run is better than the
+answer by more than ``WORTH``.
 """
 
 from collections.abc import Callable, Iterable
@@ -174,13 +175,13 @@ def _aim(
     for family, places in listed.items():
         of_family = []
         for place in sorted(places):
-            held = pool if place < len(pool.options) else widest
+            limits = pool if place < len(pool.options) else widest
             option, total = widest.options[place], widest.test[place]
             value = float(setting.value(total)) if shared is None else shared.value(option, planner.split.test)
             speed = float(np.mean(setting.speeds(total)))
             second = speed if setting.objective == "capacity" or shared is not None else -float(load(setting, total))
             crowded = float(np.mean(setting.speeds(total, batch=setting.server_batch)))
-            of_family.append(Listed(family, option, held.breaks(place), value, second, crowded))
+            of_family.append(Listed(family, option, limits.breaks(place), value, second, crowded))
         every += of_family
         if of_family:
             rows.append(best_kept(of_family) or max(of_family, key=lambda row: ("risk" not in row.breaks, row.value)))
@@ -189,10 +190,15 @@ def _aim(
         raise UserError(planner.nearest(pool))
     runs = [row for row in every if row.family not in UNRUN]
     exact = [row for row in runs if row.option.lossless]
-    kinds = ([row for row in exact if not has_device(row)], exact, [row for row in runs if not has_device(row)])
-    good = [row for row in map(best_kept, kinds) if row is not None and row.value >= best.value * (1.0 - WORTH)]
-    if good:
-        best, rows = good[0], [good[0] if row.family == good[0].family else row for row in rows]
+    simplest_first = (
+        [row for row in exact if not has_device(row)],
+        exact,
+        [row for row in runs if not has_device(row)],
+    )
+    for simpler in map(best_kept, simplest_first):
+        if simpler is not None and simpler.value >= best.value * (1.0 - WORTH):
+            best, rows = simpler, [simpler if row.family == simpler.family else row for row in rows]
+            break
     others = [row for row in rows if not row.option.row.ours and row.family not in UNRUN]
     alone = [row for row in others if not has_device(row)]
     rival = best_kept(others) or max(alone, key=lambda row: row.value)

@@ -60,10 +60,7 @@ def options_of_records(
     verification: str | None = None,
     times: RoundTimes | None = None,
 ) -> tuple[list[Option], dict[str, Any]]:
-    """Return the options that counts of accepted drafts allow, and what the plan says about them.
-
-    ``times`` are those of a server that drafts for one text.
-    """
+    """Return the options that counts of accepted drafts allow, and what the plan says about them."""
     records = _records(files, drafts, verification)
     options, evidence = options_of_counts(records, vocabulary, draft_length, pooled=True)
     read_with = {"draft_length": draft_length, "drafts": drafts, "verification": verification}
@@ -187,7 +184,7 @@ def _records(files: Sequence[Path], drafts: str | None, verification: str | None
 def _notes(records: Sequence[AcceptanceRecord], ids: bool, vocabulary: int) -> list[Note]:
     if ids:
         greedy = records[0].draft_sampling == "greedy"
-        basis = "greedy, so q_d = 1" if greedy else "compared with the target's own token"
+        basis = "greedy" if greedy else "compared with the target's own token"
         return [Note(f"Drafts are {basis}: their token ids alone are sent, and the target's law is kept.")]
     trusted = (
         f"FlexSpec and ours send {32 * vocabulary:,} bits down after a rejection. The server trusts the q that a "

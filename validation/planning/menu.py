@@ -8,7 +8,7 @@ import numpy as np
 
 from validation.arrays import Array
 from validation.decoding.methods import rows
-from validation.planning.answers import answer_options
+from validation.planning.certified import answer_options
 from validation.planning.option import Option, at_server, exact, without_exchanges
 from validation.planning.positions import LATTICES, THRESHOLDS
 from validation.planning.profile import ADAPTIVE, BUDGETS, CODECS, DRAFT_LENGTHS, SEEDED, Profile

@@ -16,8 +16,8 @@ import numpy as np
 
 from hlmtheory.channel import Rayleigh, Rician
 from validation.acceptance.settings import SAMPLED_FAILS
+from validation.planning.answer import NAMES, symbols_said
 from validation.planning.setting import SHARES
-from validation.planning.verdict import NAMES, symbols_said
 from validation.printable import counted, printable_value
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"

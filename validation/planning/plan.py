@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from validation.arrays import Array
 from validation.decoding.intervals import ratio
 from validation.decoding.methods import rows
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD
-from validation.decoding.seconds import UP
+from validation.decoding.seconds import PASSES, UP
 from validation.errors import UserError
 from validation.estimates import Estimate
 from validation.planning.bound import Model
@@ -293,10 +293,11 @@ class Planner:
         passes, speeds = COUNTS.index("passes"), {k: np.mean(self.setting.speeds(total)) for k, total in totals.items()}
         return [(k, float(totals[k][0] / totals[k][passes]), float(speeds[k])) for k in sorted(totals)]
 
-    def gain(self, option: Option, rival: Option) -> Estimate:
-        """Return the relative gain in speed of an option over a rival, for one user on held-out prompts."""
+    def gain(self, option: Option, rival: Option, *, full: bool = False) -> Estimate:
+        """Return the gain in speed of an option over a rival on held-out prompts, for one user or a full server."""
         counts = (self.split.sums(one.counts, self.split.test) for one in (rival, option))
-        return ratio(*map(self.setting.mean_seconds, counts)) + -1.0
+        of_server = partial(self.setting.server_seconds, batch=self.setting.server_batch)
+        return ratio(*map(of_server if full else self.setting.mean_seconds, counts)) + -1.0
 
     def alike(self, option: Option) -> tuple[int, int]:
         """Return the least and the largest draft length of its policy whose speed prompts do not tell apart."""
@@ -315,9 +316,12 @@ class Planner:
         parts = {name: float(value) for name, value in setting.parts(total, setting.link.quantile(0.5)).items()}
         if np.isinf(parts[UP]):
             return "the uplink is down at its median"
-        name = max(parts, key=lambda part: parts[part])
-        whole = sum(parts.values())
-        sentence = f"{parts[name] / whole:.0%} of its time goes to {name}" if whole else "nothing takes time"
+        own = float(total[COUNTS.index("server_drafts")] * setting.own_draft_s)
+        parts |= {"passes of the target": parts.pop(PASSES) - own, "drafts on the server": own}
+        whole = sum(parts.values()) or 1.0
+        most = sorted(((value / whole, name) for name, value in parts.items()), reverse=True)[:2]
+        shares = " and ".join(f"{name} ({share:.0%})" for share, name in most if share >= 0.005)
+        sentence = f"time goes to {shares}" if shares else "nothing takes time"
         limits = self.active_limits(option)
         return f"{sentence}; a looser {' or '.join(limits)} would allow a better plan" if limits else sentence
 

@@ -9,14 +9,14 @@ import numpy as np
 from validation.collection.import_lists import CORPUS
 from validation.collection.processing import Processing
 from validation.decoding.methods.planned import models_mark
-from validation.planning.answers import answer_bits
 from validation.planning.bound import Model
+from validation.planning.certified import answer_bits
 from validation.planning.menu import Evidence, options
 from validation.planning.option import SEALS, Note, fitted_line, sealed
 from validation.planning.padding import padded
 from validation.planning.plan import Planner
 from validation.planning.profile import Report, profile_of
-from validation.planning.setting import Setting
+from validation.planning.setting import Passes, Setting
 from validation.planning.split import PARTS, split_prompts
 from validation.planning.streamed import Streamed
 from validation.planning.truncated import messages
@@ -96,14 +96,20 @@ def planner_of_acceptance(
     drafts: str | None = None,
     verification: str | None = None,
     seal: str = "none",
+    batch: int = 1,
 ) -> tuple[Planner, dict[str, Any]]:
-    """Return the planner of an engine's counts; it knows no rows, so nothing is skipped or truncated."""
+    """Return the planner of an engine's counts, which know no rows; draft lengths are told apart at a ``batch``."""
     from validation.acceptance.summary import RoundTimes
     from validation.planning.engine_counts import options_of_records
 
-    table, between_s = setting.passes, setting.between_s
+    table, own_s, own = setting.passes, setting.own_draft_s, setting.draft_passes or Passes((1,), (1,), ((1.0,),))
     verify_s, each_s = (setting.verify_s, setting.verify_token_s) if table is None else (table.table[0][0], 0.0)
-    rest = None if table is None else lambda batch, widths: table.seconds(widths, batch) - verify_s
-    times = RoundTimes(verify=verify_s + between_s, verify_token=each_s, draft=setting.own_draft_s, target_rest=rest)
+    times = RoundTimes(
+        verify=verify_s + setting.between_s,
+        verify_token=batch * each_s,
+        draft=own_s,
+        target_rest=None if table is None else lambda _, widths: table.seconds(widths, batch) - verify_s,
+        draft_rest=lambda _, widths: own_s * (own.seconds(widths, batch) / own.seconds(np.ones(())) - 1.0),
+    )
     menu, about = options_of_records(files, vocabulary, draft_length, drafts, verification, times)
     return Planner(sealed(menu, seal), setting, split_prompts(np.arange(len(menu[0].counts)))), about

@@ -9,6 +9,7 @@ import numpy as np
 from validation.decoding.methods.rows import OURS, SERVER, STREAMED, UNRUN
 from validation.planning import sentences
 from validation.planning.aims import Aim, Aims, Listed, Number, Row, aims_of, described, has_device
+from validation.planning.answer import Said, answer_of
 from validation.planning.engine_counts import basis_said, counts_of, longest_recorded
 from validation.planning.option import Note
 from validation.planning.plan import Planner
@@ -16,7 +17,6 @@ from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared, ahead_from
 from validation.planning.token_time import length_pays, takes_no_longer
-from validation.planning.verdict import Said, answer_of
 
 _DUAL = "dual bound in the model of mean rounds"
 
@@ -33,8 +33,7 @@ class Result:
     assumed: list[str]  # What stands for options that were left out
     notes: list[str]  # What the numbers rest on
     bounds: list[str]
-    longest: float  # draft length that is planned
-    ahead_from: int | None  # of a full server's best plan with devices: how many users make it faster than any without
+    most_users: str  # which policies carry most users of a full server
     full_pays: float | None  # how much longer than over one token a full server's widest pass may take in its best plan
 
     @property
@@ -102,14 +101,16 @@ def make(
     engine = None if counts is None else counts_of(counts, best, planner.setting.link.down_bps)
     gap, message_gain, ours = _bounds(planner)
     row = described(planner, asked, asked.best)
+    full_pays, pool = _full_pays(planner, aims.full_server.best), planner.pool(aims.full_server.setting)
+    longest = max(option.draft_length for option in planner.options if option.fixed_length)
     each, load = ([], []) if shared is None else shared.said(best, planner.split.test)
     said = Said(
         guarantee=f"{sentences.guarantee(planner, best, counts)} {sentences.greedy_drafts(asked)}".rstrip(),
         basis=", ".join([*each, basis_said(evidence, planner.split, best)]),
-        condition=sentences.assumed_pass(planner, asked, request.users),
+        condition=sentences.assumed_pass(planner, asked, request.users, full_pays),
         lengths=sentences.as_good_lengths(planner, aims, counts),
         unplanned="" if "steps" in evidence else sentences.unplanned(planner, shared),
-        risk=sentences.risk(planner, asked),
+        risk=sentences.risk(planner, asked, getattr(row, f"{planner.setting.risk_kind}_risk").value),
     )
     return Result(
         rows=[described(planner, asked, one) for one in asked.rows],
@@ -127,15 +128,16 @@ def make(
             *sentences.notes(planner, asked, few=counts is None and not planner.split.enough),
         ],
         bounds=[*sentences.no_slower(planner, request), *sentences.any_message(message_gain, ours)],
-        longest=max(option.draft_length for option in planner.options if option.fixed_length),
-        ahead_from=ahead_from(planner.pool(aims.full_server.setting)) if shared is None else None,
-        full_pays=_full_pays(planner, aims.full_server.best),
+        most_users=sentences.most_users(aims, full_pays, ahead_from(pool, shared), longest),
+        full_pays=full_pays,
     )
 
 
 def _full_pays(planner: Planner, best: Listed) -> float | None:
-    if not (has_device(best) and best.option.fixed_length and takes_no_longer(planner.setting)):
+    if not (best.option.draft_length and best.option.fixed_length and takes_no_longer(planner.setting)):
         return None
+    if not has_device(best):
+        return length_pays(planner, planner.setting, best.option)
     pool = planner.pool(planner.setting)
     kept = [option for option, keeps in zip(pool.options, pool.kept, strict=True) if keeps and not option.row.device]
     servers = [option for option in kept if option.family not in UNRUN]

@@ -1,6 +1,6 @@
 """The sentences of a plan that need its planner: guarantee, risk, what is assumed, draft lengths, notes and bounds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,8 @@ from validation.acceptance.settings import SAMPLED_FAILS, tied_lengths
 from validation.acceptance.summary import FEWEST_CLUSTERS
 from validation.decoding.methods import rows
 from validation.estimates import three_digits
-from validation.planning.aims import FULL_SERVER, ONE_USER, WORTH, Aim, Aims, Number, has_device
+from validation.planning.aims import FULL_SERVER, ONE_USER, WORTH, Aim, Aims, Listed, Number, has_device
+from validation.planning.answer import is_fixed_length, number_said, with_length
 from validation.planning.option import Option
 from validation.planning.padding import said as padding_said
 from validation.planning.plan import Planner
@@ -18,7 +19,7 @@ from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared
 from validation.planning.token_time import length_pays, takes_no_longer, wide_passes
-from validation.planning.verdict import is_fixed_length, number_said, with_length
+from validation.printable import counted
 
 _AUDITED = f"hlm audit tests it ({SAMPLED_FAILS})"
 _IF_KEPT = "lossless if the engine accepts drafts by standard rejection sampling or another lossless rule (proved)"
@@ -37,20 +38,32 @@ def greedy_drafts(asked: Aim) -> str:
     greedy = asked.best_of(lambda listed: listed.family == rows.OWN_GREEDY)
     if asked.best.family != rows.COLOCATED or greedy is None:
         return ""
-    return f"Greedy drafts, vLLM's default: {number_said(asked, greedy)}."
+    return f"Greedy drafts, vLLM's default: {number_said(asked, greedy)} (K = {greedy.option.draft_length:g})."
 
 
-def assumed_pass(planner: Planner, asked: Aim, users: int) -> str:
-    """Say which time of which pass is assumed, and from which time on drafts lose."""
+def assumed_pass(planner: Planner, asked: Aim, users: int, full_pays: float | None) -> str:
+    """Say which time of which pass is assumed, and from which time on drafts lose, or a full server's plan does."""
     setting, best = planner.setting, asked.best
-    slow = asked.name == FULL_SERVER or setting.objective in ("capacity", "cost")
-    if slow or not takes_no_longer(setting) or not best.option.draft_length or best.family == rows.STREAMED:
+    if asked.name == FULL_SERVER and full_pays:
+        return f"less than a server without {'devices' if has_device(best) else 'drafts'} {_until(best, full_pays)}"
+    none = best.option.threshold >= 1 or not best.option.draft_length  # such a plan has no passes, or of one token
+    if (
+        none
+        or setting.objective in ("capacity", "cost")
+        or not takes_no_longer(setting)
+        or best.family == rows.STREAMED
+    ):
         return ""
     verify_ms, batch = 1e3 * setting.verify_s, min(setting.server_batch, users)
     until = length_pays(planner, setting, best.option) if is_fixed_length(best) else None
-    loses = f", and from {three_digits(verify_ms * until)} ms no drafts are as fast" if until else ""
+    loses = f"; from {three_digits(verify_ms * until)} ms plain decoding is as fast" if until else ""
     tokens = f"{batch * (best.option.draft_length + 1):.0f} tokens{f' of {batch} users' if batch > 1 else ''}"
     return f"a pass over {tokens} is assumed to take {verify_ms:g} ms{loses}"
+
+
+def _until(listed: Listed, pays: float) -> str:
+    tokens = f"{listed.option.draft_length + 1:g} tokens of each text"
+    return f"until a pass over {tokens} takes {pays:.2f} times as long as over one"
 
 
 def as_good_lengths(planner: Planner, aims: Aims, counts: Mapping[str, Any] | None) -> list[str]:
@@ -58,8 +71,9 @@ def as_good_lengths(planner: Planner, aims: Aims, counts: Mapping[str, Any] | No
     asked, best, said = aims.asked, aims.asked.best, []
     if not is_fixed_length(best):
         return []
-    alone = asked.name == ONE_USER and asked.setting.objective == "throughput"
-    if alone and counts is not None:
+    speed = asked.name != FULL_SERVER and asked.setting.objective == "throughput"
+    alone = speed and asked.name == ONE_USER
+    if speed and counts is not None:
         ends = counts["not_told_apart"] or (0, 0)
         tied = tied_lengths(ends) if ends[0] <= best.option.draft_length <= ends[1] else ""
         said += [f"{tied} are not told apart by these counts"] if tied else []
@@ -104,8 +118,8 @@ def assumptions(planner: Planner, request: Request, counts: Mapping[str, Any] | 
     return [f"Assumes: {numbered}.", *([grows] if grows else [])] if parts else []
 
 
-def risk(planner: Planner, asked: Aim) -> str:
-    """Return whether a risk that is allowed is used, and what it buys; "" if none is allowed."""
+def risk(planner: Planner, asked: Aim, spent: float | None) -> str:
+    """Return whether an allowed risk is used, how much of it is ``spent``, and what it buys; "" if none is allowed."""
     best, setting, n = asked.best.option, planner.setting, planner.split.prompts["calibrate"]
     kind, limit = setting.risk_kind, setting.risk_limit
     if limit <= 0:
@@ -113,8 +127,11 @@ def risk(planner: Planner, asked: Aim) -> str:
     if not best.lossless:
         exact = asked.best_of(lambda one: one.option.lossless)
         without = "nothing" if exact is None else f"{with_length(exact)}: {number_said(asked, exact)}"
-        return _bought(planner, asked) or f"used; without loss {without}."
+        return f"used ({spent or 0.0:.2g} of {limit:g}); {_bought(planner, asked) or f'without loss {without}.'}"
     used = "not used: no policy known to run is better by more than 0.5% with it"
+    unrun = [one for one in asked.rows if one.family in rows.UNRUN and not one.breaks and not one.option.lossless]
+    better = [one for one in unrun if one.value > asked.best.value * (1.0 + WORTH)]
+    used += "".join(f"; {one.family} would be ({number_said(asked, one)})" for one in better)
     if limit < 1 and planner.threshold(setting) == -np.inf:
         why = "no prompt calibrates"
         if n:
@@ -126,8 +143,10 @@ def risk(planner: Planner, asked: Aim) -> str:
 
 
 def _bought(planner: Planner, asked: Aim) -> str:
-    """Return how much faster the loss makes the plan, or else one with a device; "" where no interval is known."""
-    if asked.name != ONE_USER or asked.setting.objective != "throughput" or planner.split.prompts["test"] < 2:
+    """Return what the loss buys in the plan, or else in one with a device; "" where no interval is known."""
+    full = asked.name == FULL_SERVER
+    speed = full or (asked.name == ONE_USER and asked.setting.objective == "throughput")
+    if not speed or planner.split.prompts["test"] < 2:
         return ""
     lossy = asked.best if not asked.best.option.lossless else asked.best_of(has_device)
     exact = asked.best_of(lambda one: one.option.lossless and (lossy is asked.best or has_device(one)))
@@ -135,13 +154,66 @@ def _bought(planner: Planner, asked: Aim) -> str:
         return ""
     if lossy is not asked.best and lossy.value <= exact.value * (1.0 + WORTH):
         return ""
-    gain = planner.gain(lossy.option, exact.option)
+    gain = planner.gain(lossy.option, exact.option, full=full)
+    if gain.value is None:  # the server has nothing to do
+        return ""
     low, high = gain.low or 0.0, gain.high or 0.0
     noise = ", within the noise" if low <= 0.0 <= high else ""
-    bought = f"{gain.value:.1%} ({low:.1%} to {high:.1%}){noise}"
-    if lossy is asked.best:
-        return f"used; it makes the plan faster by {bought}."
-    return f"With a device it buys {bought}: {lossy.name}, {number_said(asked, lossy)}."
+    bought = f"{gain.value:.1%} ({low:.1%} to {high:.1%}){' more users' if full else ''}{noise}"
+    if lossy is not asked.best:
+        return f"With a device it buys {bought}: {lossy.name}, {number_said(asked, lossy)}."
+    without = f"without loss {with_length(exact)}: {number_said(asked, exact)}"
+    return f"it buys {bought}; {without}." if full else f"it makes the plan faster by {bought}."
+
+
+MANY = 1e6  # times as many users, which no server takes time for
+
+
+def times_said(times: float) -> str:
+    return "no limit" if times > MANY else f"{times:.2f}"
+
+
+def base_server(full: Aim) -> Listed:
+    """Return the best of a full server without a device, within the limits if any is."""
+    alone = [one for one in full.rows if not has_device(one) and one.family not in rows.UNRUN]
+    return full.best_of(lambda one: not has_device(one)) or max(alone, key=lambda one: one.value)
+
+
+def most_users(aims: Aims, full_pays: float | None, ahead_from: int | None, longest: float) -> str:
+    """Name the policies with the most users of a full server, the strongest that is not ours first."""
+    aim, shared, base = aims.full_server, aims.asked.shared, base_server(aims.full_server)
+
+    def named(listed: Listed, others: Sequence[Listed]) -> str:
+        times = listed.value / base.value
+        most = times_said(times)
+        equal = [one for one in others if not one.breaks and times_said(one.value / base.value) == most]
+        rivals = [base] if base in equal else [one for one in equal if not one.option.row.ours]
+        best = sorted(rivals, key=lambda one: (one.second, one.family == rows.DEVICE))[-1:]
+        best += [one for one in equal if one.option.row.ours and base not in equal]
+        about = [] if base in best else [most if times > MANY else f"{most} times"]
+        if about and listed is aim.best and times <= MANY:
+            about[0] += f" those of {with_length(base)}"
+            about[0] += f", {_until(listed, full_pays)}" if full_pays and has_device(listed) else ""
+        if shared is None:
+            other = "" if base in best or listed is not aim.best else f", with the other {three_digits(base.crowded)}"
+            about.append(f"each of its users gets at most {three_digits(best[0].crowded)} tokens/s{other}")
+        plugin = aim.best_of(lambda one: one.family == rows.GREEDY)
+        if plugin is not None and listed is aim.best and base not in best and times <= MANY and plugin not in best:
+            about.append(f"with vLLM's plugin, {with_length(plugin)}: {times_said(plugin.value / base.value)} times")
+        return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'; '.join(about)}"
+
+    texts = counted(aim.setting.server_batch, "text")
+    said = f"A full server, {texts} a pass, carries most users within the limits with {named(aim.best, aim.rows)}"
+    exact = aim.best_of(lambda one: one.option.lossless)
+    if exact is not None and not aim.best.option.lossless:
+        said += f". Without loss: {named(exact, [one for one in aim.listed if one.option.lossless])}"
+    if ahead_from and has_device(aim.best):
+        users = f"{float(f'{ahead_from:.2g}'):,.0f} users{' who share this link' if shared else ''}"
+        said += f". From about {users} on, devices make more tokens/s together than a server without them"
+    elif shared and has_device(aim.best) and not has_device(aims.asked.best):
+        said += f". For these {shared.name} the answer above is faster; for other numbers: --users"
+    whole = aim.best.option.fixed_length and aim.best.option.draft_length == longest
+    return f"{said}.{f' K = {longest:g} is the longest planned.' if whole else ''}"
 
 
 def no_slower(planner: Planner, request: Request) -> list[str]:

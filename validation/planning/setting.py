@@ -1,7 +1,8 @@
 """The setting of a plan: pass times, link, limits and prices, and how fast the expected counts of a text then are."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -26,6 +27,10 @@ class PlanLink:
     round_trip_s: float
     down_bps: float  # Rate of the downlink, constant
     exceeded: Callable[[float], float] | None = None  # The exact quantile of a rate that changes: see :meth:`quantile`
+
+    def part(self, users: int) -> Self:
+        """Return the link of one of some users who share the median rate of this one."""
+        return replace(self, rates=np.array([self.quantile(0.5) / users]), exceeded=None)
 
     def quantile(self, share: float) -> float:
         """Return the largest rate that the link has or exceeds in at least this share of the time."""

@@ -83,19 +83,26 @@ def estimated(setting: Setting, total: Array, many: int) -> Array:
     return np.asarray(np.where(some, best, many * np.mean(setting.speeds(total), axis=-1)))
 
 
-def ahead_from(pool: Pool) -> int | None:
-    """Return from about how many users on, each with the pool's link, devices are faster together than any server.
+def ahead_from(pool: Pool, shared: "Shared | None" = None) -> int | None:
+    """Return from about how many users on devices are faster together than any server.
 
-    Nothing waits for a server that is free, so it may be a few percent more. None if devices never are, or always.
+    Each user has the pool's link, or all equal ones share it as those of ``shared`` do. Nothing waits for a server that
+    is free, so it may be a few percent more. None if devices never are, or always, or users or limits differ by share.
     """
     runs = np.concatenate([places for family, places in pool.places.items() if family not in UNRUN])
     device = np.array([pool.options[place].row.device for place in runs])
     sides = [pool.test[runs[pool.kept[runs] & (device == side)]] for side in (True, False)]
 
     def ahead(many: int) -> bool:
-        devices, servers = (estimated(pool.setting, total, many).max(initial=0.0) for total in sides)
+        setting = pool.setting if shared is None else replace(pool.setting, link=pool.setting.link.part(many))
+        devices, servers = (estimated(setting, total, many).max(initial=0.0) for total in sides)
         return bool(devices > servers)
 
+    unlike = shared is not None and (
+        pool.setting.energy_j or len({replace(user, name="") for user in shared.users}) > 1
+    )
+    if unlike or (shared is not None and not ahead(1 << 19)):  # on a share that is too small devices lose again
+        return None
     high = next(filter(ahead, (1 << power for power in range(20))), 1)
     return None if high == 1 else bisect_left(range(high), True, lo=high // 2 + 1, key=ahead)
 
@@ -197,13 +204,22 @@ class Shared:
         added = np.maximum(full - alone, 0.0) / max(batch - 1, 1)  # by each further round; rounding may fall below 0
         held = (alone - added)[sends]
         server = SharedServer(max(float(held.mean()), _LEAST), float(np.mean(added[sends])), batch)
-        tokens, weights, count = (c["tokens"] / each)[sends], weights[sends], int(sends.sum())
+        keeps = {"keep_s": longer * draft[sends], "keep_share": (kept / (kept + each))[sends]}
+        tokens = (c["tokens"] / each)[sends]
+        at_once, best, company, patience = self._queued(server, away[sends], tokens, weights[sends], keeps)
+        once = float(rates[~sends].sum() + at_once.rates @ tokens)
+        rates[sends] = best.rates * tokens
+        return Served(rates, sends, best, company, patience, once)
+
+    def _queued(
+        self, server: SharedServer, away_s: Array, tokens: Array, weights: Array, keeps: dict[str, Array]
+    ) -> tuple[QueueRates, QueueRates, int, float]:
+        """Return the queue if passes start at once, the best one, for how many rounds its passes wait, and how long."""
+        count = len(away_s)
 
         def queue(rounds: int, **waits: Any) -> QueueRates:
-            more = {"keep_s": longer * draft[sends], "keep_share": (kept / (kept + each))[sends], "spread": SPREAD}
-            rng = np.random.default_rng(1)
-            lengths = np.zeros(count, dtype=np.int64)
-            drawn = queue_rates(away[sends], lengths, server, **more, rounds=rounds, rng=rng, **waits)
+            more, lengths = {**keeps, "spread": SPREAD, **waits}, np.zeros(count, dtype=np.int64)
+            drawn = queue_rates(away_s, lengths, server, rounds=rounds, rng=np.random.default_rng(1), **more)
             return replace(drawn, rates=np.minimum(drawn.rates, drawn.most))  # few rounds with long skips are noisy
 
         def score(simulated: QueueRates) -> float:
@@ -219,9 +235,7 @@ class Shared:
             best = queue(most, company=company, patience_s=patience)
             if score(best) - score(at_once) <= math.log(WAIT_WORTH):
                 best, company = at_once, 1
-        once = float(rates[~sends].sum() + at_once.rates @ tokens)
-        rates[sends] = best.rates * tokens
-        return Served(rates, sends, best, company, patience, once)
+        return at_once, best, company, patience
 
 
 def companies(most: int) -> list[int]:

@@ -176,7 +176,7 @@ def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list
     """Return a request with the passes of a CSV file, a sentence on them, and the options that are measured."""
     table, drafts, by_llama = read_passes(path)
     measured = _passes_of(table, left_out)
-    draft = drafts and float(drafts.seconds(np.ones(())))
+    draft = None if drafts is None else float(drafts.seconds(np.ones(())))
     if draft is not None and "--server-draft-time" in left_out:
         measured["--server-draft-time"] = ("server_draft_s", draft)
     changed: dict[str, Any] = dict(measured.values()) | {"draft_passes": drafts, "reads_again": by_llama}
@@ -184,12 +184,14 @@ def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list
     if request.batch_assumed and "passes" in changed:
         most = int(rows[:, 0].max())
         changed["server_batch"] = most if request.users == 1 else min(most, request.users)
-    used = "its passes as measured"
-    if "passes" not in changed:
-        used = "none of its passes, since --verify-time or --verify-token-time is given"
-    text = f"Of {path}: {used}" + (f", and a draft on the server, {1e3 * draft:.3g} ms for one text" if draft else "")
+    used = "the passes" if "passes" in changed else "no pass, since --verify-time or --verify-token-time is given"
+    if draft is not None:
+        own = f"the server's draft, {1e3 * draft:.3g} ms for one text"
+        used += (
+            f", and {own if '--server-draft-time' in measured else 'how a draft on the server grows with its texts'}"
+        )
     said = passes.read_passes(path).sentences() if len(rows) >= FEWEST else []
-    return replace(request, **changed), [f"{text}.", *said], set(measured)
+    return replace(request, **changed), [f"From {path}: {used}.", *said], set(measured)
 
 
 def _passes_of(passes: Passes, left_out: set[str]) -> dict[str, tuple[str, Any]]:

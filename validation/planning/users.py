@@ -28,7 +28,6 @@ from validation.planning.shared import Served, Shared, User
 from validation.printable import printable
 
 COLUMNS, OTHERS = ("name", "rate"), ("rtt", "draft_time", "weight")
-OLD = {"rtt_ms": "rtt", "draft_ms": "draft_time"}
 MOST_USERS = 1000
 
 
@@ -47,8 +46,6 @@ def read_users(file: Path, setting: Setting) -> list[User]:
         rate = read_rate(f"{where}: rate", row["rate"])
         if rate == 0:
             raise UserError(f"{where}: the rate is 0; leave out a user without a link.")
-        if old := OLD.keys() & row.keys():
-            raise UserError(f"{where}: a column is {min(old)}; name it {OLD[min(old)]}, with values such as 20ms.")
         if unknown := row.keys() - {"", *COLUMNS, *OTHERS}:
             raise UserError(f"{where}: there is no column {min(unknown)!r}; it may have {', '.join(OTHERS)} too.")
         trip = read_time(f"{where}: rtt", row["rtt"]) if row.get("rtt") else setting.link.round_trip_s

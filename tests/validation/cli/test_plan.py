@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from contextlib import chdir
+from pathlib import Path
 
 import click
 import numpy as np
@@ -15,9 +16,11 @@ from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
 from validation.cli.options import GroupedCommand, option
 from validation.decoding.methods.planned import read_policy
+from validation.planning.answer import symbols_said
 from validation.planning.request import Request
-from validation.planning.verdict import symbols_said
 from validation.trace.reader import TraceWriter
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +130,11 @@ def test_behind_each_limit_stands_what_the_plan_has_of_it(plan):
     device = row_of(planned(beside), planned(beside)["aims"][0]["with_device"]["policy"])
     assert held_of(device)[2] > 0 == heard_of("here", beside)[2]
     assert heard_of("with a device", beside) == pytest.approx(held_of(device), rel=6e-3)
+    full = plan(*words, "--objective", "capacity", "--device-power", "4W", "--json")
+    used = row_of(planned(full), planned(full)["aims"][1]["best"]["policy"])
+    assert heard_of("here", full) == pytest.approx(held_of(used), rel=6e-3)
+    for said in ("a round, alone", "radio 1 W (defaults, not measured)", "device 4 W (given)"):
+        assert said in full.stderr
     assert "Limits: nothing is lost" in plan().output
 
 
@@ -140,14 +148,29 @@ def heard_of(whose, result):
 
 
 def test_a_risk_that_is_used_for_another_aim_is_set_beside_the_best_without_loss(plan):
-    found = planned(plan("--risk", "text=.9", "--objective", "capacity", "--json"))
+    found = planned(plan("--risk", "text=.8", "--objective", "capacity", "--json"))
     used, exact = (
-        planned(plan("--risk", limit, "--objective", "capacity", "--json")) for limit in ("text=.9", "text=0")
+        planned(plan("--risk", limit, "--objective", "capacity", "--json")) for limit in ("text=.8", "text=0")
     )
     best, lossless = (each["aims"][1]["best"]["server_s_per_token"] for each in (used, exact))
     assert best < lossless
     (said,) = (line for line in found["answer"] if line.startswith("Risk: used"))
     assert float(re.search(r"([\d.]+) ms of the server", said)[1]) == pytest.approx(1e3 * lossless, rel=5e-3)
+    heard = re.search(r"\(([\d.]+) of 0.8\).* ([\d.]+)% \(([\d.]+)% to ([\d.]+)%", said)
+    spent, bought, low, high = map(float, heard.groups())
+    assert spent == pytest.approx(row_of(found, found["aims"][1]["best"]["policy"])["text_risk"]["value"], rel=0.02)
+    assert low < bought < high
+    assert bought == pytest.approx(100 * (lossless / best - 1), abs=0.06)
+
+
+def test_a_device_is_told_its_server_and_a_full_server_what_the_plugin_of_vllm_carries(plan):
+    full = planned(plan("--objective", "capacity", "--json"))
+    used = [full, *(planned(plan(*words, "--json")) for words in ((), ("--risk", "text=1", "--objective", "capacity")))]
+    assert ["hlm serve (" in found["answer"][0] for found in used] == [True, False, False]  # a server; no server
+    base = full["aims"][1]["without_device"]["server_s_per_token"]
+    times = base / row_of(full, "greedy drafts")["server_s_per_token"]["value"]
+    (said,) = re.findall(r"with vLLM's plugin, greedy drafts \(K = \d+\): ([\d.]+) times", plan().output)
+    assert float(said) == pytest.approx(times, abs=0.006)
 
 
 def test_a_full_server_has_the_most_texts_that_were_timed(plan, folder):
@@ -237,7 +260,6 @@ def test_users_wait_for_one_server(plan):
         ("name\na\n", "has no column rate; it needs name, rate"),
         ("name,rate\n", "a line for each user, 1 to 1,000"),
         ("name,rate,weight\na,1M,x\n", "line 2: weight is 'x'"),
-        ("name,rate,draft_ms\na,1M,8\n", "line 2: a column is draft_ms; name it draft_time"),
         ("name,rate,draft_time\na,1M,8\n", "line 2: draft_time 8 has no unit"),
         ("name,rate,draft_tim\na,1M,500ms\n", "line 2: there is no column 'draft_tim'; it may have rtt, draft_time"),
         ("name,rate,rate\na,1M,2M\n", "has two columns rate"),
@@ -395,7 +417,17 @@ def test_users_of_counts_share_a_server(answers):
     ends = re.search(r"95% [\w ]+: ([\d.,]+) to ([\d.,]+)", found["answer"][1]).groups()
     bounds = [rounds * end for end in found["evidence"]["tokens"]["2"][1:]]
     assert [float(end) for end in ends] == pytest.approx(bounds, rel=5e-3)
-    assert "not told apart" not in found["answer"][0]  # this is known of one user
+    assert "K = 1 to 2 are not told apart by these counts" in found["answer"][0]
+
+
+def test_lengths_are_not_told_apart_in_passes_of_all_users():
+    words = ("--drafts", "greedy", "--verification", "standard", "--passes", EXAMPLES / "passes.csv")
+    files = ("--acceptance", EXAMPLES / "server.log")
+    best = json.loads(run("acceptance", files[1], *words, "--batch", "64", "--json").stdout)
+    found = planned(run("plan", *files, *words, "--users", "64", "--rate", "1G", "--json"))
+    first, last = best["schedule_not_told_apart"][-1]
+    assert (first, last) != tuple(best["not_told_apart"])
+    assert f"K = {first} to {last} are not told apart by these counts" in found["answer"][0]
 
 
 def test_two_scrapes_are_planned_by_their_difference(answers):

@@ -8,6 +8,7 @@ import pytest
 from tests.validation.planning.test_rounds import WIRE, played
 from validation.decoding.methods import rows
 from validation.planning.aims import aims_of
+from validation.planning.answer import rivals_of
 from validation.planning.menu import Evidence, colocated_options
 from validation.planning.option import exact
 from validation.planning.plan import Planner
@@ -17,7 +18,6 @@ from validation.planning.request import Request
 from validation.planning.rounds import COUNTS, count_table, expected_counts, named
 from validation.planning.setting import Setting, constant_link
 from validation.planning.split import split_prompts
-from validation.planning.verdict import rivals_of
 from validation.report.first_screen import draft_lengths
 
 COLUMN = {name: column for column, name in enumerate(COUNTS)}

@@ -27,6 +27,7 @@ from validation.errors import UserError
 from validation.models.pair import load_pair
 from validation.planning import shared
 from validation.planning.aims import aims_of
+from validation.planning.answer import plainest, rival_said, with_length
 from validation.planning.menu import Evidence, colocated_options
 from validation.planning.plan import Planner
 from validation.planning.planners import planner_of_trace
@@ -37,7 +38,6 @@ from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link, fading_link
 from validation.planning.shared import Shared, User
 from validation.planning.split import Split
-from validation.planning.verdict import plainest, rival_said, with_length
 from validation.trace.reader import open_trace
 
 SETTINGS, WITH_USERS, PAIRS = (2_000, 400, 3) if os.environ.get("DEEP") == "1" else (300, 30, 2)
@@ -270,7 +270,7 @@ def check_rival(oracle: "Oracle", values, allowed, best: int, aim) -> None:
     other_kind = oracle.device != oracle.device[best]
     other = ~np.isin(families, rows.OWN_DRAFTS if aim.best.family in rows.OWN_DRAFTS else aim.best.family)
     pools = [allowed & ~ours] if said.startswith("Strongest rival within") else [allowed & other_kind]
-    if said.startswith("Strongest rival: "):
+    if said.startswith("Strongest rival of another kind: "):
         pools.insert(0, allowed & ~oracle.device & other)
     lossy = not aim.best.option.lossless
     if "with a device, without loss" in said:
@@ -294,7 +294,7 @@ def check_rival(oracle: "Oracle", values, allowed, best: int, aim) -> None:
     exact = values[allowed & oracle.lossless].max(initial=0.0)
     assert not lossy or not exact or min(abs(x - exact) for x in numbers) <= 0.0051 * exact, (said, exact, oracle.s)
     assert not lossy or "lossless)" in said or "without loss" in said, said
-    assert "(not lossless)" not in said or "without loss" in said or "Strongest rival: " in said, said
+    assert "(not lossless)" not in said or "without loss" in said or "Strongest rival of another kind: " in said, said
 
 
 @pytest.mark.parametrize("pair", range(PAIRS))

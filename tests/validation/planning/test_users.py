@@ -121,13 +121,21 @@ def test_drafts_pay_up_to_the_stated_times_of_a_wide_pass(planner) -> None:
         assert (least(devices + less, FLEXSPEC, OURS, SQS) < servers) is (less < 0)
 
 
-@pytest.mark.parametrize(("batch", "token_s"), [(1, 0.0), (6, 2e-3)])
-def test_devices_are_ahead_from_about_the_stated_users(planner, batch: int, token_s: float) -> None:
+@pytest.mark.parametrize(("batch", "token_s", "rate"), [(1, 0.0, None), (6, 2e-3, None), (2, 0.0, 5e3)])
+def test_devices_are_ahead_from_about_the_stated_users(planner, batch: int, token_s: float, rate) -> None:
+    """Each has the link, or all share its rate."""
     options = [one for one in planner.options if one.family in (COLOCATED, STREAM) or one.label == "K = 3"]
     setting = replace(SETTING, server_draft_s=0.02, verify_token_s=token_s, server_batch=batch, objective="capacity")
-    many = ahead_from(Planner(options, setting, planner.split).pool(setting))
+    if rate:
+        setting = replace(setting, link=constant_link(rate, 0.3, 1e9))
+    pool = Planner(options, setting, planner.split).pool(setting)
+    users = equal_users(2, setting)
+    many = ahead_from(pool, Shared(users, setting, False, []) if rate else None)
+    if rate:
+        assert many > 1.2 * ahead_from(pool)
+        assert ahead_from(pool, Shared([users[0], replace(users[1], draft_s=1.0)], setting, False, [])) is None
     for count in (round(0.85 * many), round(1.15 * many)):
-        shared = Shared(equal_users(count, setting), setting, False, [np.ones(count)])
+        shared = Shared(equal_users(count, setting), setting, False, [np.full(count, 1 / count if rate else 1.0)])
         best = max(options, key=lambda one: one.lossless and shared.value(one, planner.split.test))
         assert best.row.device is (count > many)
 

@@ -610,7 +610,7 @@ function holds(aim, use) {
 }
 let begun = null, first = null;
 
-/** The strongest rival, as validation/planning/verdict.py has it, and beside a server the best with a device. */
+/** The strongest rival, as validation/planning/answer.py has it, and beside a server the best with a device. */
 function rivalsOf(aim, use) {
   const own = !WITHOUT_DEVICE.includes(use.policy), kind = OWN_DRAFTS.includes(use.policy) ? OWN_DRAFTS : [use.policy];
   const rival = use === aim.rival || use !== aim.best || (!own && !WITHOUT_DEVICE.includes(aim.rival.policy)) ? bestOf(aim, !own) : aim.rival;
@@ -627,7 +627,7 @@ function card(aim) {
   const title = { capacity: "Server time", cost: "Cost" }[s.objective] ?? "Speed";
   if (!aim.best) return { title, use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
   const use = plainest(aim), [sure, how] = guarantee(use, s), greedy = bestKept(aim.every.filter(({ policy }) => policy === OWN_GREEDY), s);
-  const also = greedy && aim.best.policy === COLOCATED ? ` Greedy drafts, vLLM's default: ${numberSaid(aim, greedy)}.` : "";
+  const also = greedy && aim.best.policy === COLOCATED ? ` Greedy drafts, vLLM's default: ${numberSaid(aim, greedy)} (K = ${greedy.draft_length}).` : "";
   const [rival, device] = rivalsOf(aim, use);
   const ratio = (one) => `${numberSaid(aim, one)}, ${(value(one.test, s) / value(use.test, s)).toFixed(2)} of the answer's`;
   const against = rival ? [`${ratio(rival)}; ${needsSaid(rival)}.`] : [];
@@ -639,7 +639,7 @@ function card(aim) {
   const longest = wide && OWN_DRAFTS.includes(use.policy) && longestPass(s, use, POOLS[STREAM]);
   const drawn = s.ownDraft === null && use.test[SERVER_DRAFTS] > 0 ? `assumes a draft on the server of ${say(1e3 * s.serverDraft)} ms; ` : "";
   const round = data.tokens?.[use.draft_length], basis = `${data.basis}${round ? `, ${round[0].toFixed(2)} tokens each (${round[1].toFixed(2)} to ${round[2].toFixed(2)}),` : ""} × these times${round ? "; K was chosen on the same counts" : ""}`;
-  const flat = wide ? `assumes a pass over ${Math.round(use.draft_length + 1)} tokens as long as over one${longest ? `; from ${say(1e3 * s.verify * longest)} ms no drafts are as fast` : ""}; ` : "";
+  const flat = wide ? `assumes a pass over ${Math.round(use.draft_length + 1)} tokens as long as over one${longest ? `; from ${say(1e3 * s.verify * longest)} ms plain decoding is as fast` : ""}; ` : "";
   const alone = usual ? "" : `a single user gets ${speedOf(use, s)}; `;
   const lines = [`${same && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${drawn}${flat}${interval}${prices}${alone}${slow}${basis}${given || interval ? "" : "; for an interval run the command below"}`, how + also, against.join(" ")];
   return { title, use: named(use), speed: usual ? `${wide ? "up to " : ""}${speedOf(use, s)}` : numberSaid(aim, use), sure, rival: rival ? withLength(rival) : "none",

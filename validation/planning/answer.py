@@ -1,4 +1,4 @@
-"""The sentences of a plan. Each one is derived from the rows of an aim, so none can contradict the table."""
+"""The answer's lines. Each one is derived from the rows of an aim, so none can contradict the table."""
 
 import re
 from collections.abc import Mapping, Sequence, Set
@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from validation.decoding.methods.rows import COLOCATED, KEEPING, OURS, OWN_DRAFTS, OWN_TREE, SERVER, STREAM
+from validation.decoding.methods import rows
 from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, has_device
 from validation.planning.engine_counts import CountsSaid
 from validation.planning.request import Request
 
-NAMES = {OURS: "ours, in rounds", KEEPING: "sure drafts kept (no engine)", OWN_TREE: "own tree (no engine)"}
+NAMES = {rows.OURS: "ours, in rounds", rows.KEEPING: "sure drafts kept (no engine)"}
+NAMES[rows.OWN_TREE] = "own tree (no engine)"
 SYMBOLS = {
     "K": "drafts of a round",
     "k": "likeliest tokens that a row of the draft model keeps",
@@ -65,6 +66,9 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
     for what, seconds, why in times:
         if seconds or what == "round trip":
             by_basis.setdefault(why, []).append(f"{what} {1e3 * seconds:.3g} ms")
+    if request.energy_j is not None:
+        for what, watts, power in (("device", request.device_w, "device"), ("radio", request.transmit_w, "transmit")):
+            by_basis.setdefault(basis(f"--{power}-power"), []).append(f"{what} {watts:.3g} W")
     words = {"default": "defaults, not measured"}
     return "; ".join(f"{', '.join(parts)} ({words.get(why, why)})" for why, parts in by_basis.items())
 
@@ -73,20 +77,17 @@ LIMITS = {"risk": (1.0, ""), "latency": (1e3, " ms a round"), "leak": (1.0, " bi
 """Limits of a plan, by their options: the scale of what is shown of them, and its unit."""
 
 
-def limits_said(given: Mapping[str, Any], asked: Aim, rows: Sequence[Row]) -> str:
-    """Return the limits as given, and behind each what the plan has of it for one user, and the best with a device.
-
-    ``rows`` are those of the aim, in its order.
-    """
+def limits_said(given: Mapping[str, Any], asked: Aim, table: Sequence[Row]) -> str:
+    """Return the limits as given, and behind each what the answer and the best with a device have by the aim's rows."""
     setting, device = asked.setting, asked.best_of(has_device)
     values = (setting.risk_limit, setting.latency_s, setting.leak_bits, setting.energy_j)
-    shown = [(one, row) for one, row in zip(asked.rows, rows, strict=True) if one is asked.best or one is device]
+    shown = [(one, row) for one, row in zip(asked.rows, table, strict=True) if one is asked.best or one is device]
     shown.sort(key=lambda pair: pair[0] is not asked.best)
     parts = [] if setting.risk_limit else ["nothing is lost (--risk)"]
     for name, limit in zip(LIMITS, values, strict=True):
         if given[name] is not None and (limit or name != "risk"):
             held = ", ".join(_held_of(name, limit or 0.0, asked, *pair) for pair in shown)
-            parts.append(f"{name} {given[name]}{f': {held}' if asked.name == ONE_USER else ''}")
+            parts.append(f"{name} {given[name]}: {held}")
     return "; ".join(parts)
 
 
@@ -97,7 +98,8 @@ def _held_of(name: str, limit: float, asked: Aim, listed: Listed, row: Row) -> s
     numbers = {"risk": risk.value, "latency": row.round_s.value, "energy": row.joules_per_token.value}
     number = (listed.option.leak_bits if name == "leak" else numbers[name]) or 0.0
     above = ", above it: it was chosen on other prompts" if float(f"{number:.3g}") > limit else ""
-    link = ", no link" if name == "latency" and not has_device(listed) else ""
+    alone = "" if asked.name == ONE_USER else ", alone"
+    link = "" if name != "latency" else alone if has_device(listed) else ", no link"
     whose = "here" if listed is asked.best else "with a device"
     return f"{whose} {scale * number:.3g}{unit}{link}{above}"
 
@@ -122,7 +124,7 @@ class Said:
 
     guarantee: str
     basis: str  # of the speed: users, prompts or rounds
-    condition: str = ""  # under which the speed is at most so large
+    condition: str = ""  # under which the speed is at most so large, or the server's time the least
     lengths: Sequence[str] = ()  # which other draft lengths are as good
     unplanned: str = ""  # a rival that could not be planned
     risk: str = ""  # what an allowed risk buys
@@ -139,7 +141,7 @@ def answer_of(asked: Aim, row: Row, said: Said, counts: CountsSaid | None = None
     if is_fixed_length(best):
         length = f"{best.option.draft_length:g}"
         if counts is None or counts.engine.startswith("vllm"):
-            drawn = best.family == COLOCATED if counts is None else counts.sampled
+            drawn = best.family == rows.COLOCATED if counts is None else counts.sampled
             sampled = ", draft_sample_method = probabilistic" if drawn else ""
             told.insert(0, f"vLLM: num_speculative_tokens = {length}{sampled}")
         use += f", K = {length} {'draft' if length == '1' else 'drafts'} a round"
@@ -147,11 +149,13 @@ def answer_of(asked: Aim, row: Row, said: Said, counts: CountsSaid | None = None
     use += "; ours is as good" if tied else ""
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     number = f"{number_said(asked, best)}{interval_said(asked, row, counts)}"
-    number = f"up to {number}: {said.condition}" if said.condition else number
-    if asked.setting.objective == "capacity":
+    if asked.name == FULL_SERVER:
         number += f" (a single user gets {three_digits(row.tokens_per_s_mean.value or 0.0)} tokens/s)"
+        number += f", {said.condition}" if said.condition else ""
+    elif said.condition:
+        number = f"up to {number}: {said.condition}"
     return [
-        f"Use: {use}; it needs {_needs(best)}",
+        f"Use: {use}; it needs {_needs(best)}{_server_said(best)}",
         f"{title}: {number}; {asked.name}, {said.basis}",
         f"Guarantee: {said.guarantee}",
         f"{rival_said(asked, counts)}{said.unplanned}",
@@ -167,7 +171,7 @@ def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str
     ends, of = [end for end in (speed.low, speed.high) if end is not None], "over prompts"
     if counts is not None:
         each, of = (speed.value or 0.0) * row.counts["passes"], counts.interval  # rounds a second, which do not vary
-        ends = [each * bound for bound in (counts.tokens or ())[1:]] if row.policy in OWN_DRAFTS else []
+        ends = [each * bound for bound in (counts.tokens or ())[1:]] if row.policy in rows.OWN_DRAFTS else []
     if len({*map(three_digits, ends)}) < 2:
         return ""
     return f" (95% {of}: {' to '.join(map(three_digits, ends))})"
@@ -175,7 +179,7 @@ def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str
 
 def is_fixed_length(listed: Listed) -> bool:
     """Return whether a policy is a server that drafts for itself, with a draft length and nothing else."""
-    return listed.family in OWN_DRAFTS and listed.option.fixed_length and not listed.option.block
+    return listed.family in rows.OWN_DRAFTS and listed.option.fixed_length and not listed.option.block
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +198,7 @@ def rivals_of(asked: Aim) -> Rivals:
     best, own = asked.best, has_device(asked.best)
     other_side = best is asked.rival or plainest(asked, best)[1] or (has_device(asked.rival) and not own)
     rival = asked.best_of(lambda one: has_device(one) is not own) if other_side else asked.rival
-    kind, exact = OWN_DRAFTS if best.family in OWN_DRAFTS else (best.family,), None
+    kind, exact = rows.OWN_DRAFTS if best.family in rows.OWN_DRAFTS else (best.family,), None
     server = None if own else asked.best_of(lambda one: not has_device(one) and one.family not in kind)
     if server is not None and rival is not None and rival.value >= server.value:
         server = None
@@ -221,9 +225,9 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
     title = f"Best {'without' if own else 'with'} a device" if other_side else "Strongest rival"
     title += " within the limits"
     if server is not None:
-        drafts = ", without drafts" if server.family in (SERVER, STREAM) else ""
-        title = f"Strongest rival: {with_length(server)}{drafts}: {_priced(asked, server)}; best with a device"
-        title += ", without loss" if rivals.among_lossless else ""
+        drafts = ", without drafts" if server.family in (rows.SERVER, rows.STREAM) else ""
+        title = f"Strongest rival of another kind: {with_length(server)}{drafts}: {_priced(asked, server)}"
+        title += f"; best with a device{', without loss' if rivals.among_lossless else ''}"
     if other_side and not own and counts is not None:
         title += " (counts cannot price SQS or shared seeds)"
     exact = [f"{plainest(asked, one)[0]}: {_priced(asked, one)}" if one else "none" for one in rivals.exact]
@@ -247,9 +251,20 @@ def _priced(asked: Aim, listed: Listed) -> str:
 
 
 def _needs(listed: Listed) -> str:
-    if listed.family in (SERVER, STREAM):
+    if listed.family in (rows.SERVER, rows.STREAM):
         return "no draft model"
     return f"the draft model on the {'device' if has_device(listed) else 'server'}"
+
+
+def _server_said(listed: Listed) -> str:
+    """Say which server runs the rounds of a device, as docs/run.md has it."""
+    if listed.family == rows.SEED_TREE:
+        return ", and a server that reads trees (hlm serve does not)"
+    if not has_device(listed) or listed.option.threshold >= 1:  # which skips everything
+        return ""
+    if listed.family == rows.GREEDY:
+        return ", and hlm serve or vLLM with its plugin"
+    return ", and hlm serve (above temperature 0 vLLM's plugin takes greedy drafts alone)"
 
 
 def with_length(listed: Listed) -> str:

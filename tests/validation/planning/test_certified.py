@@ -12,7 +12,7 @@ from tests.validation.stored_traces import LENGTH, VOCABULARY
 from validation.decoding.intervals import DEFAULT_RESAMPLES, DEFAULT_SEED, counts_of, draw_texts
 from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC
 from validation.planning.aims import aim_of, aims_of, described
-from validation.planning.answers import LIMITS, answer_bits, answer_options
+from validation.planning.certified import LIMITS, answer_bits, answer_options
 from validation.planning.deploy import policy_of
 from validation.planning.planners import planner_of_trace
 from validation.planning.profile import DRAFT_LENGTHS, rejection_bits, reply_bits

@@ -634,6 +634,7 @@ function card(aim) {
   if (device) against.push(`Best with a device: ${withLength(device)}: ${ratio(device)}.`);
   const usual = s.objective === "throughput", given = Object.keys(start).every((key) => s[key] === start[key]);
   const same = given || (OWN_DRAFTS.includes(use.policy) && holds(aim, use)), interval = data.interval && (given || (same && s.down === begun.down)) ? `${data.interval}; ` : "", late = say(1 / seconds(use.test, s, s.slow)), slow = late === say(meanSpeed(use.test, s)) ? "" : `${late} or more in 95% of the time; `;
+  const varies = usual && use.draft_length > 0 && (!data.counted || OWN_DRAFTS.includes(use.policy)); // the command has an interval
   const prices = s.objective === "cost" ? `${asked.server_price} a second of the server, ${asked.time_price} of waiting; ` : "";
   const wide = usual && !asked.passes && !(s.token > 0) && use.policy !== STREAMED && use.draft_length > 0;
   const longest = wide && OWN_DRAFTS.includes(use.policy) && longestPass(s, use, POOLS[STREAM]);
@@ -641,7 +642,7 @@ function card(aim) {
   const round = data.tokens?.[use.draft_length], basis = `${data.basis}${round ? `, ${round[0].toFixed(2)} tokens each (${round[1].toFixed(2)} to ${round[2].toFixed(2)}),` : ""} × these times${round ? "; K was chosen on the same counts" : ""}`;
   const flat = wide ? `assumes a pass over ${Math.round(use.draft_length + 1)} tokens as long as over one${longest ? `; from ${say(1e3 * s.verify * longest)} ms plain decoding is as fast` : ""}; ` : "";
   const alone = usual ? "" : `a single user gets ${speedOf(use, s)}; `;
-  const lines = [`${same && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${drawn}${flat}${interval}${prices}${alone}${slow}${basis}${given || interval ? "" : "; for an interval run the command below"}`, how + also, against.join(" ")];
+  const lines = [`${same && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${drawn}${flat}${interval}${prices}${alone}${slow}${basis}${given || interval || !varies ? "" : "; for an interval run the command below"}`, how + also, against.join(" ")];
   return { title, use: named(use), speed: usual ? `${wide ? "up to " : ""}${speedOf(use, s)}` : numberSaid(aim, use), sure, rival: rival ? withLength(rival) : "none",
     ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
 }
@@ -677,7 +678,7 @@ function render() {
   const notes = plan ? [] : [unmet(s)];
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a risk of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
   const drawn = POOLS[COLOCATED].length ? COLOCATED : OWN_GREEDY;
-  const lengths = lengthsOf(drawn).map((one) => `K = ${one.draft_length}: ${say(value(one.test, s))}`).join(", ");
+  const lengths = lengthsOf(drawn).map((one) => `K = ${one.draft_length}:\u00a0${say(value(one.test, s))}`).join(", ");
   lines.lengths = lengths ? `${drawn[0].toUpperCase()}${drawn.slice(1)}, ${UNITS[s.objective]}: ${lengths}.` : "";
   if (state.ownDraft === null) write("ownDraft");
   for (const name of Object.keys(CONTROLS)) lines[`${name}-basis`] = state[name] === start[name] && data.bases[name] ? `; ${data.bases[name]}` : "";

@@ -163,6 +163,15 @@ def test_a_risk_that_is_used_for_another_aim_is_set_beside_the_best_without_loss
     assert bought == pytest.approx(100 * (lossless / best - 1), abs=0.06)
 
 
+def test_all_columns_tell_the_parts_of_the_time_and_what_no_engine_runs(plan):
+    result = plan("--risk", "text=.65", "--server-draft-time", "10ms", "--all", "--json")
+    best, left = (row_of(planned(result), f"server {name}") for name in ("with its own draft", "keeping sure drafts"))
+    assert f"server keeping sure drafts would be ({left['tokens_per_s_mean']['value']:.1f} tokens/s)" in result.stderr
+    passes, drafts = best["counts"]["passes"] * 30, best["counts"]["server_drafts"] * 10
+    said = [float(x) for x in re.findall(r"\((\d+)%\)", re.search("In this plan.*", result.stderr)[0])]
+    assert said == pytest.approx([100 * part / (passes + drafts) for part in (passes, drafts)], abs=0.51)
+
+
 def test_a_device_is_told_its_server_and_a_full_server_what_the_plugin_of_vllm_carries(plan):
     full = planned(plan("--objective", "capacity", "--json"))
     used = [full, *(planned(plan(*words, "--json")) for words in ((), ("--risk", "text=1", "--objective", "capacity")))]

@@ -191,7 +191,7 @@ def most_users(aims: Aims, full_pays: float | None, ahead_from: int | None, long
         if shared is None:
             other = "" if base in best or listed is not aim.best else f", with the other {three_digits(base.crowded)}"
             about.append(f"each of its users gets at most {three_digits(best[0].crowded)} tokens/s{other}")
-        plugin = aim.best_of(lambda one: one.family == rows.GREEDY)
+        plugin = aim.best_of(lambda one: one.family == rows.GREEDY and aim.setting.leak_bits is None)  # it pads nothing
         if plugin is not None and listed is aim.best and base not in best and times <= MANY and plugin not in best:
             about.append(f"with vLLM's plugin, {with_length(plugin)}: {times_said(plugin.value / base.value)} times")
         return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'; '.join(about)}"

@@ -153,11 +153,12 @@ def plan(
         said_setting += f"; vocabulary {request.vocabulary:,} ({words})"
     if given["objective"] == "cost":
         said_setting += f"; prices {given['server_price']:g} a second of the server, {given['time_price']:g} of waiting"
-    also = [f"; {name} {given[name[2:].replace('-', '_')]}" for name in ALSO if name not in left_out]
-    said_setting += "".join(also)
+    said_setting += "".join(f"; {name} {given[name[2:].replace('-', '_')]}" for name in ALSO if name not in left_out)
     limits = f"Limits: {limits_said(given, result.asked, result.rows)}"
     evidence = about["evidence"]
-    models = [f"Models: {pair}; {_texts_said(evidence)}"] if (pair := evidence.get("pair")) else []
+    texts = ", ".join(counted(evidence[name], noun) for name, noun in SIZES.items() if name in evidence)
+    pair = evidence.get("pair")
+    models = [f"Models: {pair}; {evidence['trace']}, {texts}, {evidence['rows']}"] if pair else []
     if all_columns:
         show_all(console, result, link, basis_said(evidence, planner.split, result.asked.best.option))
         say(console, f"At: {said_setting}", limits, *models)
@@ -181,17 +182,13 @@ def plan(
         print_json(plain)
 
 
-def _texts_said(evidence: dict[str, Any]) -> str:
-    each = f"{counted(evidence['texts'], 'text')}, {counted(evidence['positions'], 'token')}"
-    return f"{evidence['trace']}, {each}, {evidence['rows']}"
-
-
 BELONGS = {
     **dict.fromkeys(("more", "draft_length", "drafts", "verification"), "acceptance"),
     **{"link_name": "link_csv", "named": "policy", "alone": "policy", "vocabulary": "acceptance"},
     "snr": "fading",
     **dict.fromkeys(("server_price", "time_price"), "objective"),
 }
+SIZES = {"texts": "text", "positions": "token"}
 ALSO = ("--between-time", "--bias", "--seal", "--server-batch")
 NO_ROWS = "counts have no distributions of the models; plan from a trace (hlm validate or hlm import)"
 AGAINST = (

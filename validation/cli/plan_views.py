@@ -138,7 +138,7 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     )
     options = [f"  {name}: {row.option}" for name, row in named if row.option]
     say(console, *options, symbols_said("\n".join(options)))
-    say(console, f"In this plan {result.binds}.", result.most_users)
+    say(console, f"In this plan{'' if alone else ', for one user alone,'} {result.binds}.", result.most_users)
     if result.gap is not None and result.gap.value is not None:
         say(
             console,

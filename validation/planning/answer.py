@@ -247,6 +247,10 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
 def _priced(asked: Aim, listed: Listed) -> str:
     words = {"capacity": "times as many users", "cost": "times as cheap"}.get(asked.setting.objective, "times as fast")
     share = f", {listed.value / asked.best.value:.2f} {words}" if asked.best.value > 0 else ""
+    shared, both = asked.shared, (listed.option, asked.best.option)
+    if shared is not None and shared.seconds.keys() >= {*both} and len(shared.seconds[both[0]]) > 1:
+        times = shared.times(*both)
+        share += f" ({times.low:.2f} to {times.high:.2f})"
     return f"{number_said(asked, listed)}{share}"
 
 

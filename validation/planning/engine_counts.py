@@ -183,8 +183,7 @@ def _records(files: Sequence[Path], drafts: str | None, verification: str | None
 
 def _notes(records: Sequence[AcceptanceRecord], ids: bool, vocabulary: int) -> list[Note]:
     if ids:
-        greedy = records[0].draft_sampling == "greedy"
-        basis = "greedy" if greedy else "compared with the target's own token"
+        basis = "greedy" if records[0].draft_sampling == "greedy" else "compared with the target's own token"
         return [Note(f"Drafts are {basis}: their token ids alone are sent, and the target's law is kept.")]
     trusted = (
         f"FlexSpec and ours send {32 * vocabulary:,} bits down after a rejection. The server trusts the q that a "

@@ -104,12 +104,8 @@ def planner_of_acceptance(
 
     table, own_s, own = setting.passes, setting.own_draft_s, setting.draft_passes or Passes((1,), (1,), ((1.0,),))
     verify_s, each_s = (setting.verify_s, setting.verify_token_s) if table is None else (table.table[0][0], 0.0)
-    times = RoundTimes(
-        verify=verify_s + setting.between_s,
-        verify_token=batch * each_s,
-        draft=own_s,
-        target_rest=None if table is None else lambda _, widths: table.seconds(widths, batch) - verify_s,
-        draft_rest=lambda _, widths: own_s * (own.seconds(widths, batch) / own.seconds(np.ones(())) - 1.0),
-    )
+    rests: dict[str, Any] = {"target_rest": table and (lambda _, width: table.seconds(width, batch) - verify_s)}
+    rests["draft_rest"] = lambda _, width: own_s * (own.seconds(width, batch) / own.seconds(np.ones(())) - 1.0)
+    times = RoundTimes(verify=verify_s + setting.between_s, verify_token=batch * each_s, draft=own_s, **rests)
     menu, about = options_of_records(files, vocabulary, draft_length, drafts, verification, times)
     return Planner(sealed(menu, seal), setting, split_prompts(np.arange(len(menu[0].counts)))), about

@@ -47,12 +47,8 @@ def assumed_pass(planner: Planner, asked: Aim, users: int, full_pays: float | No
     if asked.name == FULL_SERVER and full_pays:
         return f"less than a server without {'devices' if has_device(best) else 'drafts'} {_until(best, full_pays)}"
     none = best.option.threshold >= 1 or not best.option.draft_length  # such a plan has no passes, or of one token
-    if (
-        none
-        or setting.objective in ("capacity", "cost")
-        or not takes_no_longer(setting)
-        or best.family == rows.STREAMED
-    ):
+    other = setting.objective in ("capacity", "cost") or best.family == rows.STREAMED
+    if none or other or not takes_no_longer(setting):
         return ""
     verify_ms, batch = 1e3 * setting.verify_s, min(setting.server_batch, users)
     until = length_pays(planner, setting, best.option) if is_fixed_length(best) else None
@@ -152,10 +148,8 @@ def _bought(planner: Planner, asked: Aim) -> str:
     exact = asked.best_of(lambda one: one.option.lossless and (lossy is asked.best or has_device(one)))
     if lossy is None or exact is None or lossy.option.lossless or not exact.value:
         return ""
-    if lossy is not asked.best and lossy.value <= exact.value * (1.0 + WORTH):
-        return ""
-    gain = planner.gain(lossy.option, exact.option, full=full)
-    if gain.value is None:  # the server has nothing to do
+    gain = planner.gain(lossy.option, exact.option, full=full)  # None where the server has nothing to do
+    if gain.value is None or (lossy is not asked.best and lossy.value <= exact.value * (1.0 + WORTH)):
         return ""
     low, high = gain.low or 0.0, gain.high or 0.0
     noise = ", within the noise" if low <= 0.0 <= high else ""
@@ -197,7 +191,7 @@ def most_users(aims: Aims, full_pays: float | None, ahead_from: int | None, long
         if shared is None:
             other = "" if base in best or listed is not aim.best else f", with the other {three_digits(base.crowded)}"
             about.append(f"each of its users gets at most {three_digits(best[0].crowded)} tokens/s{other}")
-        plugin = aim.best_of(lambda one: one.family == rows.GREEDY)
+        plugin = aim.best_of(lambda one: one.family == rows.GREEDY and aim.setting.leak_bits is None)  # it pads nothing
         if plugin is not None and listed is aim.best and base not in best and times <= MANY and plugin not in best:
             about.append(f"with vLLM's plugin, {with_length(plugin)}: {times_said(plugin.value / base.value)} times")
         return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'; '.join(about)}"

@@ -56,8 +56,7 @@ def fading_link(
     rate_bps: float, law: Rician, mean_snr: float, round_trip_s: float, down_bps: float | None = None, name: str = ""
 ) -> PlanLink:
     """Return a link whose rate at the mean SNR is ``rate_bps`` and whose SNR follows a law."""
-    if rate_bps <= 0:
-        raise UserError("--rate is 0: over a dead link only the device alone generates; give a rate above 0.")
+    constant_link(rate_bps, round_trip_s)  # which refuses a dead link
     scale = rate_bps / float(np.log2(1.0 + mean_snr))
 
     def exceeded(share: float) -> float:

@@ -116,6 +116,7 @@ class Shared:
     fair: bool  # Maximise the geometric mean of the speeds, weighted; else their weighted sum
     shares: list[Array]  # Shares of the band that are tried for every policy
     estimated: dict[Option, Estimate] = field(default_factory=dict)
+    seconds: dict[Option, Array] = field(default_factory=dict)  # of each prompt, by which estimates are their tokens
 
     @property
     def name(self) -> str:
@@ -149,8 +150,13 @@ class Shared:
             weight = float(np.clip(math.log(value / slower) / math.log(LONGER), 0.0, 1.0)) if server.any() else 1.0
             parts = zip((weight, 1.0 - weight), (away, server), strict=True)
             shares = sum(part * each / max(each.sum(), _LEAST) for part, each in parts)
-            self.estimated[option] = ratio(counts[:, 0], shares * counts[:, 0].sum() / value)
+            self.seconds[option] = shares * counts[:, 0].sum() / value
+            self.estimated[option] = ratio(counts[:, 0], self.seconds[option])
         return self.estimated[option]
+
+    def times(self, option: Option, other: Option) -> Estimate:
+        """Return the value of an option over that of another by the same prompts; both have been estimated."""
+        return ratio(self.seconds[other], self.seconds[option])
 
     def said(self, option: Option, texts: Array) -> tuple[list[str], list[str]]:
         """Say what each user gets of the texts under an option, and how busy the server is if it is needed."""

@@ -39,13 +39,17 @@ def test_the_interval_of_users_is_that_of_prompts_drawn_again(planner, server_ba
     shared = Shared([User(str(n), 2e5, 0.02, 0.012) for n in range(5)], setting, False, [np.full(5, 0.2)])
     test, rng = planner.split.test, np.random.default_rng(3)  # a prompt has one text
     draws = rng.choice(test, (60, len(test)))
+    base, drawn = option_of(planner, f"{COLOCATED}, K = 2"), {}
     for name in (f"{COLOCATED}, K = 2", f"{FLEXSPEC}, K = 2", f"{U_HLM}, u ≤ 0.65", f"{SERVER}, one exchange a token"):
         option = option_of(planner, name)
         estimate = shared.estimate(option, planner.split)
-        again = np.array([shared.value(option, texts) for texts in draws])
-        assert estimate.value == pytest.approx(shared.value(option, test), rel=1e-9)
-        spread = np.diff(np.quantile(again, [0.025, 0.975]))[0]
-        assert estimate.high - estimate.low == pytest.approx(spread, rel=0.35, abs=1e-6 * estimate.value), name
+        drawn[option] = again = np.array([shared.value(option, texts) for texts in draws])
+        value, times = shared.value(option, test), shared.times(option, base)
+        rest = (times, value / shared.value(base, test), again / drawn[base], 1.5e-3)  # of it few rounds are noise
+        for found, whole, values, noise in ((estimate, value, again, 1e-6), rest):
+            assert found.value == pytest.approx(whole, rel=1e-9)
+            spread = np.diff(np.quantile(values, [0.025, 0.975]))[0]
+            assert found.high - found.low == pytest.approx(spread, rel=0.35, abs=noise * found.value), name
 
 
 ALONE = (f"{FLEXSPEC}, K = 2", f"{SERVER}, one exchange a token")
@@ -121,21 +125,20 @@ def test_drafts_pay_up_to_the_stated_times_of_a_wide_pass(planner) -> None:
         assert (least(devices + less, FLEXSPEC, OURS, SQS) < servers) is (less < 0)
 
 
-@pytest.mark.parametrize(("batch", "token_s", "rate"), [(1, 0.0, None), (6, 2e-3, None), (2, 0.0, 5e3)])
+@pytest.mark.parametrize(("batch", "token_s", "rate"), [(1, 0.0, 1e8), (6, 2e-3, 1e8), (2, 0.0, 5e3)])
 def test_devices_are_ahead_from_about_the_stated_users(planner, batch: int, token_s: float, rate) -> None:
-    """Each has the link, or all share its rate."""
+    """Each has a quick link, or all share the rate of a slow one."""
+    link, slow = constant_link(rate, 0.3, 1e9), rate < 1e6
     options = [one for one in planner.options if one.family in (COLOCATED, STREAM) or one.label == "K = 3"]
-    setting = replace(SETTING, server_draft_s=0.02, verify_token_s=token_s, server_batch=batch, objective="capacity")
-    if rate:
-        setting = replace(setting, link=constant_link(rate, 0.3, 1e9))
+    setting = replace(SETTING, link=link, server_draft_s=0.02, verify_token_s=token_s, server_batch=batch)
+    setting = replace(setting, objective="capacity")
     pool = Planner(options, setting, planner.split).pool(setting)
     users = equal_users(2, setting)
-    many = ahead_from(pool, Shared(users, setting, False, []) if rate else None)
-    if rate:
-        assert many > 1.2 * ahead_from(pool)
-        assert ahead_from(pool, Shared([users[0], replace(users[1], draft_s=1.0)], setting, False, [])) is None
+    many = ahead_from(pool, Shared(users, setting, False, []) if slow else None)
+    assert many == ahead_from(pool) or (slow and many > 1.2 * ahead_from(pool))
+    assert ahead_from(pool, Shared([users[0], replace(users[1], draft_s=1.0)], setting, False, [])) is None
     for count in (round(0.85 * many), round(1.15 * many)):
-        shared = Shared(equal_users(count, setting), setting, False, [np.full(count, 1 / count if rate else 1.0)])
+        shared = Shared(equal_users(count, setting), setting, False, [np.full(count, 1 / count if slow else 1.0)])
         best = max(options, key=lambda one: one.lossless and shared.value(one, planner.split.test))
         assert best.row.device is (count > many)
 

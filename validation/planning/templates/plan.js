@@ -647,7 +647,7 @@ function card(aim) {
     ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
 }
 
-/** Who carries most users of a full server, in the words of validation/cli/plan_views.py. */
+/** Who carries most users of a full server, in the words of validation/planning/sentences.py. */
 function crowd({ s, base, best, rows, every }) {
   const times = (one) => timesSaid(usersOf(one.test, { s, base })), own = ({ policy }) => NO_RIVALS.includes(policy);
   const worth = (one) => second(one.test, s) * (one.policy === DEVICE ? 1 + EQUAL : 1);

@@ -25,7 +25,8 @@ from validation.planning.shared import Shared
 
 ONE_USER, FULL_SERVER = "one user", "a full server"
 PROVED, MEASURED = "proved", "measured"
-WORTH = 0.005  # relative: a plan that loses something or needs a device must be better by more than one that does not
+WORTH = 0.005
+"""Relative: of the plans so near the best, one without loss and device is chosen, else one without loss or device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,8 @@ def _aim(
             value = float(setting.value(total)) if shared is None else shared.value(option, planner.split.test)
             speed = float(np.mean(setting.speeds(total)))
             second = speed if setting.objective == "capacity" or shared is not None else -float(load(setting, total))
-            crowded = float(np.mean(setting.speeds(total, batch=setting.server_batch)))
+            full = family != STREAMED or setting.server_batch == 1  # its passes a token follow a pass's time
+            crowded = float(np.mean(setting.speeds(total, batch=setting.server_batch))) if full else np.nan
             of_family.append(Listed(family, option, limits.breaks(place), value, second, crowded))
         every += of_family
         if of_family:

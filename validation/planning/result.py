@@ -154,7 +154,7 @@ def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:
             "option": row.option,
             "number": aim.number(listed),
             "tokens_per_s": row.tokens_per_s_mean.value,
-            "tokens_per_s_in_full_passes": listed.crowded,
+            "tokens_per_s_in_full_passes": listed.crowded if np.isfinite(listed.crowded) else None,
             "server_s_per_token": row.server_s_per_token.value,
             "text_risk": row.text_risk.value,
         }

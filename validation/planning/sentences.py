@@ -188,7 +188,7 @@ def most_users(aims: Aims, full_pays: float | None, ahead_from: int | None, long
         if about and listed is aim.best and times <= MANY:
             about[0] += f" those of {with_length(base)}"
             about[0] += f", {_until(listed, full_pays)}" if full_pays and has_device(listed) else ""
-        if shared is None:
+        if shared is None and np.isfinite(best[0].crowded):
             other = "" if base in best or listed is not aim.best else f", with the other {three_digits(base.crowded)}"
             about.append(f"each of its users gets at most {three_digits(best[0].crowded)} tokens/s{other}")
         plugin = aim.best_of(lambda one: one.family == rows.GREEDY and aim.setting.leak_bits is None)  # it pads nothing

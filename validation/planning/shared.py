@@ -84,10 +84,11 @@ def estimated(setting: Setting, total: Array, many: int) -> Array:
 
 
 def ahead_from(pool: Pool, shared: "Shared | None" = None) -> int | None:
-    """Return from about how many users on devices are faster together than any server.
+    """Return from about how many users on devices stay faster together than any server.
 
     Each user has the pool's link, or all equal ones share it as those of ``shared`` do. Nothing waits for a server that
-    is free, so it may be a few percent more. None if devices never are, or always, or users or limits differ by share.
+    is free, so it may be a few percent more. Numbers up to 2^19 are tried, each a quarter above the one before. None if
+    devices are faster at all of them, or not at the last, or if users or limits differ by share.
     """
     runs = np.concatenate([places for family, places in pool.places.items() if family not in UNRUN])
     device = np.array([pool.options[place].row.device for place in runs])
@@ -101,10 +102,12 @@ def ahead_from(pool: Pool, shared: "Shared | None" = None) -> int | None:
     unlike = shared is not None and (
         pool.setting.energy_j or len({replace(user, name="") for user in shared.users}) > 1
     )
-    if unlike or (shared is not None and not ahead(1 << 19)):  # on a share that is too small devices lose again
+    numbers = companies(1 << 19)
+    behind = [] if unlike else [place for place, many in enumerate(numbers) if not ahead(many)]
+    if not behind or behind[-1] == len(numbers) - 1:  # on a share that is too small devices lose again
         return None
-    high = next(filter(ahead, (1 << power for power in range(20))), 1)
-    return None if high == 1 else bisect_left(range(high), True, lo=high // 2 + 1, key=ahead)
+    last, next_one = numbers[behind[-1] : behind[-1] + 2]
+    return bisect_left(range(next_one), True, lo=last + 1, key=ahead)
 
 
 @dataclass(slots=True)

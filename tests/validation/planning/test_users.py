@@ -172,3 +172,14 @@ def test_an_option_saves_time_between_its_crossings_with_narrower_and_wider_ones
         never = found[last == 0]
         assert ((never <= 2e-3) | (never > places[-1])).all()  # or from beyond the search on
         assert (found[last == places[-1]] >= places[-1]).all()
+
+
+def test_devices_that_many_users_make_slower_than_a_server_are_not_ahead(planner) -> None:
+    """Ahead of two users: a server's passes of 8 texts carry more than 8 users of devices."""
+    ones = np.ones(len(planner.split.prompt))
+    device = count_table(tokens=3 * ones, drafts=3 * ones, passes=ones, exchanges=ones, verified=4 * ones)
+    server = count_table(tokens=ones, drafts=0 * ones, passes=ones, exchanges=0 * ones, verified=ones)
+    options = [exact(FLEXSPEC, "K = 3", device, 3), exact(STREAM, "", server, 0)]
+    setting = replace(SETTING, link=constant_link(1e9, 0.2, 1e9), draft_s=0.6, verify_s=1.0, verify_token_s=0.3)
+    setting = replace(setting, server_batch=8, objective="capacity")
+    assert ahead_from(Planner(options, setting, planner.split).pool(setting)) is None

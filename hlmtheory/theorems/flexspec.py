@@ -132,11 +132,11 @@ def slower_shortens():
     where the communication cost dominates", "shifting the optimal solution K_n^* toward smaller values". R/1000 is such
     a regime: 336 ms of the link, and 32.5 of F₀ + m₀.
 
-    Scope: where F₀/m₀ ≥ O/b it holds. F₀ is at most a token of Cloud-Only (β aside), and m₀ at least a draft (Table V).
-    On the Raspberry Pi, at most 1,225 ms (Table IV) and at least 145 ms, F₀/m₀ is at most 8.5, below O/b = 20. On the
-    others, 415 ms or more (Table III) and drafts of at most 12 ms, it is 20 or more if δ_cloud, not printed, is at most
-    8 ms and sending at most 7 of the 415 ms: (415 - 8 - 7)/(12 + 8) = 20.
-    Instead: draft_length.slower_shortens_if.
+    Scope: where F₀/m₀ ≥ O/b it holds. F₀ is at most a token of Cloud-Only (print's β of T_fixed aside), and m₀ at
+    least a draft (Table V). On the Raspberry Pi, at most 1,225 ms (Table IV) and at least 145 ms, F₀/m₀ is at most
+    8.5, below O/b = 20. On the others, 415 ms or more (Table III) and drafts of at most 12 ms, it is 20 or more if
+    δ_cloud, not printed, is at most 8 ms and sending at most 7 of the 415 ms: (415 - 8 - 7)/(12 + 8) = 20. Instead:
+    draft_length.slower_shortens_if.
     """
     return le(
         side(lambda values: float(draft_length_sides.two_links(values)[0]), *LINKS),

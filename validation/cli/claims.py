@@ -88,13 +88,14 @@ def _shown_false(claim: Claim) -> str:
     if verdict is None or np.size(verdict.lhs) != 1:
         return ""
     shown = law_text(claim) if claim.law else f"{float(verdict.lhs):.4g} against {float(verdict.rhs):.4g}"
-    return f" (false: {shown})"
+    better = ", ".join(one.id for one in _others(claim)[1])
+    return f" (false: {shown}{better and '; cite '}{better})"
 
 
 def _how_tight(claim: Claim) -> str:
     """Say the largest known left/right, if it is below 1 in two digits."""
     ratio = claim.attained.ratio if claim.attained and claim.relation is Relation.LE else 1.0
-    return f" (left/right at most {ratio:.2f}, as far as known)" if ratio < 0.995 else ""
+    return f" (largest left/right known: {ratio:.2f})" if ratio < 0.995 else ""
 
 
 def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -> None:
@@ -108,6 +109,7 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
     say(console, as_typed(said))
     rest = "All others but yours" if own else "All others"
     say(console, f"Refuted, misprint, false reading: false as stated. {rest} are proved; †: under assumptions.")
+    say(console, "A largest left/right is named where it is below 0.995: the bound is not known to be attained.")
     say(console, *["where: what a symbol means from there on, said again where it changes."] * shown)
     for kind, meaning in (KINDS | OWN).items():
         if counts[kind]:

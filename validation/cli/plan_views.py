@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from validation.cli.tables import print_table, say
-from validation.decoding.methods.rows import STREAMED, UNRUN
+from validation.decoding.methods.rows import ROWS, STREAMED, UNRUN
 from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, Number, Row
 from validation.planning.answer import NAMES, is_fixed_length, plainest, symbols_said, with_length
@@ -184,10 +184,12 @@ def show_users(console: Console, shared: dict[str, Any]) -> None:
 
 
 def draw(result: Result, setting: str, path: Path) -> None:
-    """Draw each policy's speed with its interval: the answer dark, and hatched what breaks a limit."""
+    """Draw each policy's speed with its interval: the answer dark, with a device tan, hatched what breaks a limit."""
     from textwrap import fill
 
     from validation.plots.common.style import COLUMN, DARK, LIGHT, SMALLEST, canvas, headed, house_style, save
+
+    tan = "#ecc7a3"  # the page's colour of devices
 
     asked, best, objective = result.asked, result.row_of(result.asked.best), result.asked.setting.objective
     alone = asked.name == ONE_USER and objective == "throughput"
@@ -201,7 +203,7 @@ def draw(result: Result, setting: str, path: Path) -> None:
         figure, (axes,) = canvas((1.6 * COLUMN[0], 1.0 + 0.22 * len(rows)))
         for place, row in enumerate(rows):
             speed = row.tokens_per_s_mean if alone else row.decides * (1e3 if objective == "capacity" else 1.0)
-            colour = "white" if row.breaks else DARK if row is best else LIGHT
+            colour = "white" if row.breaks else DARK if row is best else tan if ROWS[row.policy].device else LIGHT
             look = {"edgecolor": "0.6", "hatch": "////"} if row.breaks else {"edgecolor": DARK}
             axes.barh(place, speed.value or 0.0, color=colour, linewidth=0.5, **look)
             end = max(speed.value or 0.0, speed.high or 0.0)
@@ -209,10 +211,11 @@ def draw(result: Result, setting: str, path: Path) -> None:
             axes.annotate(number, (end, place), (3, 0), textcoords="offset points", va="center")
             if speed.low is not None and speed.high is not None:
                 axes.hlines(place, speed.low, speed.high, color="black")
+                axes.hlines(place, speed.low, speed.value, color="white" if row is best else "black")
         axes.set_yticks(range(len(rows)), [_with_breaks(row) for row in rows])
         axes.invert_yaxis()
         hatched = "; hatched: breaks a limit" if any(row.breaks for row in rows) else ""
-        axes.set_xlabel(f"predicted {what}{chr(10) + 'black: 95% interval' if known else ''}{hatched}")
+        axes.set_xlabel(f"predicted {what}\ntan: with a device{'; line: 95% interval' if known else ''}{hatched}")
         axes.margins(x=0.12)
         figure.supxlabel(fill(setting, 100), x=0.01, ha="left", fontsize=SMALLEST, color="0.35")
         save(headed(figure, title), path)

@@ -14,6 +14,7 @@ from validation.planning.engine_counts import CountsSaid
 from validation.planning.request import Request
 
 NAMES = {rows.OURS: "ours, in rounds", rows.KEEPING: "sure drafts kept (no engine)"}
+NAMES[rows.GREEDY] = "greedy drafts of a device"
 NAMES[rows.OWN_TREE] = "own tree (no engine)"
 SYMBOLS = {
     "K": "drafts of a round",

@@ -102,6 +102,8 @@ def make(
     gap, message_gain, ours = _bounds(planner)
     row = described(planner, asked, asked.best)
     full_pays, pool = _full_pays(planner, aims.full_server.best), planner.pool(aims.full_server.setting)
+    grows = shared is not None and request.batch_assumed  # the passes have room for all users
+    ahead = None if grows else ahead_from(pool, shared)
     longest = max(option.draft_length for option in planner.options if option.fixed_length)
     each, load = ([], []) if shared is None else shared.said(best, planner.split.test)
     said = Said(
@@ -128,7 +130,7 @@ def make(
             *sentences.notes(planner, asked, few=counts is None and not planner.split.enough),
         ],
         bounds=[*sentences.no_slower(planner, request), *sentences.any_message(message_gain, ours)],
-        most_users=sentences.most_users(aims, full_pays, ahead_from(pool, shared), longest),
+        most_users=sentences.most_users(aims, full_pays, ahead, longest),
         full_pays=full_pays,
     )
 

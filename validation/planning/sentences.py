@@ -197,13 +197,16 @@ def most_users(aims: Aims, full_pays: float | None, ahead_from: int | None, long
         return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'; '.join(about)}"
 
     texts = counted(aim.setting.server_batch, "text")
-    said = f"A full server, {texts} a pass, carries most users within the limits with {named(aim.best, aim.rows)}"
+    said = f"With {texts} a pass (--server-batch) a full server carries most users within the limits with "
+    said += named(aim.best, aim.rows)
     exact = aim.best_of(lambda one: one.option.lossless)
     if exact is not None and not aim.best.option.lossless:
         said += f". Without loss: {named(exact, [one for one in aim.listed if one.option.lossless])}"
     if ahead_from and has_device(aim.best):
         users = f"{float(f'{ahead_from:.2g}'):,.0f} users{' who share this link' if shared else ''}"
-        said += f". From about {users} on, devices make more tokens/s together than a server without them"
+        said += (
+            f". At that batch, from about {users} on, devices make more tokens/s together than a server without them"
+        )
     elif shared and has_device(aim.best) and not has_device(aims.asked.best):
         said += f". For these {shared.name} the answer above is faster; for other numbers: --users"
     whole = aim.best.option.fixed_length and aim.best.option.draft_length == longest

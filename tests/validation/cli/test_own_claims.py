@@ -122,7 +122,7 @@ def test_the_claims_of_a_paper_are_counted_filtered_and_in_the_order_of_its_theo
     whole, few = ([known[name] for name in re.findall(r"^  (\w+\.\w+) ", text, re.M)] for text in (shown, shared))
     assert whole == sorted(whole, key=lambda one: one.standing == "false reading")
     assert few == sorted(few, key=lambda one: one.source.key != "oh2024uhlm")
-    assert re.findall(r"at most (\S+), as far as known", shown) == ["0.50", "0.50"]  # tvd_bound and offline
+    assert re.findall(r"largest left/right known: (\S+)\)", shown) == ["0.50", "0.50"]  # tvd_bound and offline
     assert (shown.count(" too: its "), len(re.findall("\ncu-hlm: .*\n  Each is on u-hlm too", shared))) == (0, 1)
     assert re.findall(r"(?<!in) B: (.{8})", shown) == ["bits of ", "here tok", "bits of "]
     assert shown.index("q̂: ") < shown.index("(p − q̂)")  # also where only another symbol's meaning has it

@@ -663,7 +663,7 @@ function crowd({ s, base, best, rows, every }) {
     return `${named.map(withLength).join(", or ")}: ${more}each of its users gets at most ${speedOf(named[0], s, s.batch)}${other}`;
   };
   const lossless = every.filter((one) => one.lossless), exact = best.lossless ? null : bestKept(lossless.filter(({ policy }) => !UNRUN.includes(policy)), s);
-  return `A full server, ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass, carries most users within the limits with ${most(best, rows)}${exact ? `. Without loss: ${most(exact, lossless)}` : ""}.`;
+  return `With ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass (--server-batch) a full server carries most users within the limits with ${most(best, rows)}${exact ? `. Without loss: ${most(exact, lossless)}` : ""}.`;
 }
 
 function render() {

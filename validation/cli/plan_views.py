@@ -10,7 +10,7 @@ from validation.cli.tables import print_table, say
 from validation.decoding.methods.rows import ROWS, STREAMED, UNRUN
 from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, Number, Row
-from validation.planning.answer import NAMES, is_fixed_length, plainest, symbols_said, with_length
+from validation.planning.answer import NAMES, has_engine_length, plainest, symbols_said, with_length
 from validation.planning.result import Result
 from validation.planning.sentences import base_server, times_said
 
@@ -49,7 +49,7 @@ def show(console: Console, result: Result, about: Sequence[str]) -> None:
     asked, label = result.asked, result.asked.best.option.label
     meaning = f" ({symbols})" if (symbols := symbols_said(label)) else ""
     named = "Ours, with" if plainest(asked, asked.best)[1] else "With"
-    parameters = [f"{named}: {label}{meaning}"] if label and not is_fixed_length(asked.best) else []
+    parameters = [f"{named}: {label}{meaning}"] if label and not has_engine_length(asked.best) else []
     say(console, result.answer[0], *parameters, *result.answer[1:], *result.assumed, style="bold")
     say(console, *about)
     _print_policies(console, result)

@@ -139,7 +139,7 @@ def answer_of(asked: Aim, row: Row, said: Said, counts: CountsSaid | None = None
     best = asked.best
     use, tied = plainest(asked, best)
     told = [*said.lengths]
-    if is_fixed_length(best):
+    if has_engine_length(best):
         length = f"{best.option.draft_length:g}"
         if counts is None or counts.engine.startswith("vllm"):
             drawn = best.family == rows.COLOCATED if counts is None else counts.sampled
@@ -178,7 +178,7 @@ def interval_said(asked: Aim, row: Row, counts: CountsSaid | None = None) -> str
     return f" (95% {of}: {' to '.join(map(three_digits, ends))})"
 
 
-def is_fixed_length(listed: Listed) -> bool:
+def has_engine_length(listed: Listed) -> bool:
     """Return whether a policy is a server that drafts for itself, with a draft length and nothing else."""
     return listed.family in rows.OWN_DRAFTS and listed.option.fixed_length and not listed.option.block
 

@@ -10,7 +10,7 @@ from validation.acceptance.summary import FEWEST_CLUSTERS
 from validation.decoding.methods import rows
 from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, WORTH, Aim, Aims, Listed, Number, has_device
-from validation.planning.answer import is_fixed_length, number_said, with_length
+from validation.planning.answer import has_engine_length, number_said, with_length
 from validation.planning.option import Option
 from validation.planning.padding import said as padding_said
 from validation.planning.plan import Planner
@@ -51,7 +51,7 @@ def assumed_pass(planner: Planner, asked: Aim, users: int, full_pays: float | No
     if none or other or not takes_no_longer(setting):
         return ""
     verify_ms, batch = 1e3 * setting.verify_s, min(setting.server_batch, users)
-    until = length_pays(planner, setting, best.option) if is_fixed_length(best) else None
+    until = length_pays(planner, setting, best.option) if has_engine_length(best) else None
     loses = f"; from {three_digits(verify_ms * until)} ms plain decoding is as fast" if until else ""
     tokens = f"{batch * (best.option.draft_length + 1):.0f} tokens{f' of {batch} users' if batch > 1 else ''}"
     return f"a pass over {tokens} is assumed to take {verify_ms:g} ms{loses}"
@@ -65,7 +65,7 @@ def _until(listed: Listed, pays: float) -> str:
 def as_good_lengths(planner: Planner, aims: Aims, counts: Mapping[str, Any] | None) -> list[str]:
     """Say which draft lengths are as good as the answer's of a server, and what it should do if it is full."""
     asked, best, said = aims.asked, aims.asked.best, []
-    if not is_fixed_length(best):
+    if not has_engine_length(best):
         return []
     speed = asked.name != FULL_SERVER and asked.setting.objective == "throughput"
     alone = speed and asked.name == ONE_USER
@@ -82,7 +82,7 @@ def as_good_lengths(planner: Planner, aims: Aims, counts: Mapping[str, Any] | No
         said += [] if planner.gain(best.option, plain).sign else ["not told apart from no drafts"]
     full = aims.full_server.best_of(lambda one: not has_device(one))
     if full is not None and full.option is not best.option:
-        length = f"K = {full.option.draft_length:g}" if is_fixed_length(full) else full.family
+        length = f"K = {full.option.draft_length:g}" if has_engine_length(full) else full.family
         said.append(f"where the server is full: {length}")
     return said
 

@@ -176,6 +176,7 @@ def _aim(
     for family, places in listed.items():
         of_family = []
         for place in sorted(places):
+            # pools list the planner's options in one order; a streamed one comes last
             limits = pool if place < len(pool.options) else widest
             option, total = widest.options[place], widest.test[place]
             value = float(setting.value(total)) if shared is None else shared.value(option, planner.split.test)

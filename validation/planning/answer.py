@@ -1,4 +1,4 @@
-"""The answer's lines. Each one is derived from the rows of an aim, so none can contradict the table."""
+"""The first lines of a plan. Their numbers come from the rows of an aim, so these cannot contradict the table."""
 
 import re
 from collections.abc import Mapping, Sequence, Set

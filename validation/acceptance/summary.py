@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,7 @@ class Summary:
     alone_per_second: float | None = None
     perfect: float | None = None  # largest speed over that without drafts, if every draft were accepted
     schedule: tuple[tuple[int, int, int], ...] = ()  # first batch, last batch, draft length
-    schedule_not_told_apart: tuple[tuple[int, int], ...] = ()  # of each row of the schedule, over its batches
+    not_told_apart_by_batch: tuple[tuple[int, int, int, int], ...] = ()  # first batch, last batch, shortest, longest
     crossover: Crossover | None = None
     draft_sampling: str | None = None
     verification: str | None = None
@@ -227,7 +228,8 @@ def summarise(
         if times.by_batch:
             chosen["crossover"] = _crossover(in_use, both_ends, times)
         if both_ends is not None:
-            chosen |= _not_told_apart(*both_ends, times, chosen["schedule"], corners=len(ends) < FEWEST_CLUSTERS)
+            largest = chosen["schedule"][-1][1] if chosen["schedule"] else 0
+            chosen |= _not_told_apart(*both_ends, times, largest, corners=len(ends) < FEWEST_CLUSTERS)
         if not identified and not records[0].copied:
             chosen["best_at_most"] = _best(1.0 + np.cumsum(np.cumprod(rates)), times)
     return Summary(
@@ -330,7 +332,7 @@ def _not_told_apart(
     low: NDArray[np.float64],
     high: NDArray[np.float64],
     times: RoundTimes,
-    ranges: Sequence[tuple[int, int, int]],
+    largest_batch: int,
     corners: bool,
 ) -> dict[str, Any]:
     """Return the shortest and the longest draft that are the best for some acceptances within the intervals.
@@ -348,9 +350,14 @@ def _not_told_apart(
         possible = np.flatnonzero(fast >= slow.max())
         return int(possible[0]), int(possible[-1])
 
-    shortest_longest = [np.array([at(batch) for batch in range(first, last + 1)]) for first, last, _ in ranges]
-    rows = tuple((int(ends[:, 0].min()), int(ends[:, 1].max())) for ends in shortest_longest)
-    return {"not_told_apart": at(1), "schedule_not_told_apart": rows}
+    rows = tuple((first, last, *lengths) for first, last, lengths in _by_batch(at, largest_batch))
+    return {"not_told_apart": at(1), "not_told_apart_by_batch": rows}
+
+
+def _by_batch(chosen: Callable[[int], Any], largest_batch: int) -> tuple[tuple[int, int, Any], ...]:
+    """Return (first batch, last batch, what is chosen at each of them)."""
+    runs = ((value, [*batches]) for value, batches in groupby(range(1, largest_batch + 1), key=chosen))
+    return tuple((batches[0], batches[-1], value) for value, batches in runs)
 
 
 def _crossover(
@@ -409,11 +416,4 @@ def _best(tokens: NDArray[np.float64], times: RoundTimes, batch: int = 1) -> int
 
 def schedule(tokens: NDArray[np.float64], times: RoundTimes, largest_batch: int) -> tuple[tuple[int, int, int], ...]:
     """Return (first batch, last batch, draft length), as vLLM's ``num_speculative_tokens_per_batch_size``."""
-    ranges: list[tuple[int, int, int]] = []
-    for batch in range(1, largest_batch + 1):
-        length = _best(tokens, times, batch)
-        if ranges and ranges[-1][2] == length:
-            ranges[-1] = (ranges[-1][0], batch, length)
-        else:
-            ranges.append((batch, batch, length))
-    return tuple(ranges)
+    return _by_batch(lambda batch: _best(tokens, times, batch), largest_batch)

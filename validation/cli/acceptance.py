@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from validation.acceptance.summary import RoundTimes, Summary
 
 _LARGEST_BATCH = 65536
+_MOST_TIED = 6  # ranges of batches that a sentence names
 of_counts = partial(option, group="Counts")
 of_times = partial(option, group="Times")
 of_others = partial(option, group="Comparison")
@@ -326,7 +327,7 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
         measured = None if summary.crossover is None else summary.crossover.measured_to
         beyond = "" if measured is None or batch <= measured else f" (beyond the measured {measured:,} extrapolated)"
         _, last, length = summary.schedule[-1]
-        keeps = f" vLLM keeps K = {length} above {last:,}: --batch takes its --max-num-seqs." if length else ""
+        keeps = f" vLLM keeps K = {length} above {last:,}: --batch takes --max-num-seqs." if length else ""
         say(console, f'By batch size: "num_speculative_tokens_per_batch_size": {written}{beyond}.{keeps}')
 
 
@@ -338,7 +339,7 @@ def _show_flags(console: Console, engine: str, summary: Summary) -> str:
     written = flags(engine, summary.best, summary.schedule, sampled=sampled)
     merged = ", to merge into the --speculative-config that you serve with (method, model)" if engine == "vllm" else ""
     tied = _tied(summary)
-    which = tied if len(summary.schedule) < 2 else "lengths that the first line names"
+    which = tied if len(summary.not_told_apart_by_batch) < 2 else "lengths that the first line names"
     apart = f" ({which} are not told apart)" if tied else ""
     say(console, f"For {engine}{merged}: {written}{apart}", style="bold")
     if sampled and engine == "vllm":
@@ -371,7 +372,7 @@ def _token_table(summary: Summary) -> tuple[list[str], list[list[str]]]:
         cells += [f"{here.same_text:.2f}"] if split else []
         cells += [] if here.tokens_per_second is None else [three_digits(here.tokens_per_second)]
         rows.append([str(here.draft_length), *cells])
-    return ["drafts", *own, *split, *(["tokens/s"] if summary.best is not None else [])], rows
+    return ["drafts", *own, *split, *([f"tokens/s{_at_batch_1(summary)}"] if summary.best is not None else [])], rows
 
 
 def _crossing(summary: Summary, batch: int) -> list[str]:
@@ -381,8 +382,8 @@ def _crossing(summary: Summary, batch: int) -> list[str]:
     beyond = f", beyond the measured {found.measured_to:,}" if found.extrapolated else ""
     low, high = (f"{end:,.0f}" if isfinite(end) else "never" for end in (found.low, found.high))
     if found.loses_from is not None:
-        said = f"loses from a batch of {found.loses_from:,} on{beyond}"
-        ends = f"{low} to {high}, by the intervals of the tokens; times as given"
+        said = f"loses from batch {found.loses_from:,} on{beyond}"
+        ends = f"{low} to {high}, by the tokens' intervals"
         if found.measured_to is not None and found.loses_from <= found.measured_to < found.high:
             ends += f"; beyond the measured {found.measured_to:,} extrapolated"
     else:
@@ -402,7 +403,7 @@ def _pays(summary: Summary, times: RoundTimes) -> str:
 def _advice(summary: Summary) -> str:
     best, speeds = summary.best or 0, _speeds(summary)
     flag = "; vLLM: num_speculative_tokens" if summary.engine.startswith("vllm") else ""
-    said = f"Best K (draft length{flag}) for these times{', at batch 1' if len(summary.schedule) > 1 else ''}: {best}"
+    said = f"Best K (draft length{flag}) for these times{_at_batch_1(summary)}: {best}"
     alone = f"{three_digits(speeds[0])} tokens/s without drafts"
     if best:
         own = next(one for one in summary.lengths if one.draft_length == best)
@@ -436,22 +437,28 @@ def _not_stated(summary: Summary) -> list[str]:
 def _of_yours(summary: Summary) -> list[str]:
     tied, best, speeds = _tied(summary), summary.best or 0, _speeds(summary)
     yours = next((k for k, row in (summary.counts or {}).items() if sum(row) >= 0.9 * summary.steps), 0)
-    said = [f"{tied} are not told apart by these counts."] if tied else []
+    said = []
     if yours not in (0, best) and speeds.get(yours):
         first, last = summary.not_told_apart or (0, -1)
         noise = ", but may not be better" if {yours, best} <= {*range(first, last + 1)} else ""
         more = f"K = {best} gives {speeds[best] / speeds[yours] - 1.0:.0%} more{noise}"
         said.append(f"Your K = {yours}: {three_digits(speeds[yours])} tokens/s; {more}.")
-    return said
+    return [*said, f"{tied} are not told apart by these counts."] if tied else said
+
+
+def _at_batch_1(summary: Summary) -> str:
+    return " at batch 1" if any(last > 1 for _, last, _ in summary.schedule) else ""
 
 
 def _tied(summary: Summary) -> str:
-    """Return the draft lengths that the counts do not tell apart, by batch if the schedule has several; "" if none."""
-    if len(summary.schedule) < 2:
+    """Return the draft lengths that the counts do not tell apart, by batch if they differ; "" if none."""
+    if len(summary.not_told_apart_by_batch) < 2:
         return tied_lengths(summary.not_told_apart)
-    rows = zip(summary.schedule, summary.schedule_not_told_apart, strict=False)
-    tied = ((tied_lengths(ends), f" (batch {first} to {last})") for (first, last, _), ends in rows)
-    return ", ".join(lengths + batches for lengths, batches in tied if lengths)
+    rows = [row for row in summary.not_told_apart_by_batch if row[2] < row[3]]
+    tied = [f"{low} to {high} ({first}{f' to {last}' if last > first else ''})" for first, last, low, high in rows]
+    tied = [said.replace("(", "(batch ") if n == 0 else said for n, said in enumerate(tied[:_MOST_TIED])]
+    tied += ["others at larger batches (--json)"] if len(rows) > _MOST_TIED else []
+    return f"K = {', '.join(tied)}" if tied else ""
 
 
 def _speeds(summary: Summary) -> dict[int, float]:

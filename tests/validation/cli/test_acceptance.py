@@ -1,8 +1,10 @@
 """The command ``hlm acceptance``."""
 
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -51,7 +53,20 @@ def test_the_schedule_is_written_for_vllm():
     found = {"num_speculative_tokens": 3, "num_speculative_tokens_per_batch_size": [[1, 7, 3], [8, 32, 2]]}
     assert settings_of(*words) == settings_of(*words, "--drafts", "greedy") == found  # vLLM drafts greedily by default
     assert settings_of(*words, "--drafts", "sampled") == found | {"draft_sample_method": "probabilistic"}
-    assert "K = 2 to 5 (batch 1 to 7), K = 1 to 4 (batch 8 to 32) are not told apart" in run(*words).output
+
+
+@pytest.mark.parametrize("most", [3, 6])
+def test_lengths_not_told_apart_are_those_of_each_batch_alone(most, monkeypatch):
+    monkeypatch.setattr("validation.cli.acceptance._MOST_TIED", most)
+    words = (LOG, "--verify-time", "30ms", "--draft-time", "3ms", "--verify-token-time", "300us", "--batch", "400")
+    found, k = json.loads(run(*words, "--json").stdout), np.arange(6)
+    ends = [np.array([1.0, *(one[end] for one in found["lengths"])]) for end in ("low", "high")]
+    alone = [[int((end / (30 + 3 * k + 0.3 * b * (k + 1))).argmax()) for end in ends] for b in range(1, 401)]
+    assert [both for first, last, *both in found["not_told_apart_by_batch"] for _ in range(first, last + 1)] == alone
+    ranges = re.findall(r"(\d)\s+to\s+(\d)\s+\((?:batch\s+)?(\d+)(?:\s+to\s+(\d+))?\)", run(*words).output)
+    printed = {n: [int(low), int(high)] for low, high, a, b in ranges for n in range(int(a), int(b or a) + 1)}
+    tied = {n: both for n, both in enumerate(alone, start=1) if both[0] < both[1]}
+    assert (len(ranges), printed.items() <= tied.items(), printed == tied) == (most, True, most == 6)
 
 
 def test_files_with_other_marks_are_not_mixed(answers, tmp_path):

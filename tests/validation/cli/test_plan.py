@@ -422,7 +422,7 @@ def test_lengths_are_not_told_apart_in_passes_of_all_users():
     words = (EXAMPLES / "server.log", "--drafts", "greedy", "--passes", EXAMPLES / "passes.csv", "--json")
     best = json.loads(run("acceptance", *words, "--batch", "64").stdout)
     found = planned(run("plan", "--acceptance", *words, "--users", "64", "--rate", "1G"))
-    first, last = best["schedule_not_told_apart"][-1]
+    first, last = best["not_told_apart_by_batch"][-1][2:]
     assert [first, last] != best["not_told_apart"]
     assert f"K = {first} to {last} are not told apart by these counts" in found["answer"][0]
 

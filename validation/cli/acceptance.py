@@ -327,7 +327,7 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
         measured = None if summary.crossover is None else summary.crossover.measured_to
         beyond = "" if measured is None or batch <= measured else f" (beyond the measured {measured:,} extrapolated)"
         _, last, length = summary.schedule[-1]
-        keeps = f" vLLM keeps K = {length} above {last:,}: --batch takes --max-num-seqs." if length else ""
+        keeps = f" vLLM keeps K = {length} above {last:,}: give --batch your --max-num-seqs." if length else ""
         say(console, f'By batch size: "num_speculative_tokens_per_batch_size": {written}{beyond}.{keeps}')
 
 

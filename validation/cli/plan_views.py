@@ -215,8 +215,8 @@ def draw(result: Result, setting: str, path: Path) -> None:
         axes.set_yticks(range(len(rows)), [_with_breaks(row) for row in rows])
         axes.invert_yaxis()
         hatched = "; hatched: breaks a limit" if any(row.breaks for row in rows) else ""
-        interval = "; line: 95% interval" if known else ""
-        axes.set_xlabel(f"predicted {what}\ndark: the answer; tan: with a device{interval}{hatched}")
+        interval = "; line: 95%" if known else ""
+        axes.set_xlabel(f"predicted {what}\ndark: the answer; tan: a device{interval}{hatched}")
         axes.margins(x=0.12)
         figure.supxlabel(fill(setting, 100), x=0.01, ha="left", fontsize=SMALLEST, color="0.35")
         save(headed(figure, title), path)

@@ -187,14 +187,15 @@ def most_users(aims: Aims, full_pays: float | None, ahead_from: int | None, long
         about = [] if base in best else [most if times > MANY else f"{most} times"]
         if about and listed is aim.best and times <= MANY:
             about[0] += f" those of {with_length(base)}"
-            about[0] += f", {_until(listed, full_pays)}" if full_pays and has_device(listed) else ""
+            about[0] += f". This holds {_until(listed, full_pays)}" if full_pays and has_device(listed) else ""
         if shared is None and np.isfinite(best[0].crowded):
             other = "" if base in best or listed is not aim.best else f", with the other {three_digits(base.crowded)}"
-            about.append(f"each of its users gets at most {three_digits(best[0].crowded)} tokens/s{other}")
+            each = "Each" if about else "each"
+            about.append(f"{each} of its users gets at most {three_digits(best[0].crowded)} tokens/s{other}")
         plugin = aim.best_of(lambda one: one.family == rows.GREEDY and aim.setting.leak_bits is None)  # it pads nothing
         if plugin is not None and listed is aim.best and base not in best and times <= MANY and plugin not in best:
-            about.append(f"with vLLM's plugin, {with_length(plugin)}: {times_said(plugin.value / base.value)} times")
-        return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'; '.join(about)}"
+            about.append(f"With vLLM's plugin, {with_length(plugin)}: {times_said(plugin.value / base.value)} times")
+        return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'. '.join(about)}"
 
     texts = counted(aim.setting.server_batch, "text")
     said = f"With {texts} a pass (--server-batch) a full server carries most users within the limits with "

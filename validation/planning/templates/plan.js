@@ -656,11 +656,11 @@ function crowd({ s, base, best, rows, every }) {
     const named = equal.includes(base) ? [base] : [...rivals.sort((a, b) => worth(b) - worth(a)).slice(0, 1), ...equal.filter(own)];
     const bounded = times(first) !== timesSaid(Infinity), servers = poolsOf(s, ...WITHOUT_DEVICE.filter((policy) => !UNRUN.includes(policy)));
     const until = first === best && bounded && longestPass(s, first, servers.filter((one) => !broken(one, s).length));
-    const wide = until ? `, until a pass over ${first.draft_length + 1} tokens of each text takes ${until.toFixed(2)} times as long as over one` : "";
+    const wide = until ? `. This holds until a pass over ${first.draft_length + 1} tokens of each text takes ${until.toFixed(2)} times as long as over one` : "";
     const those = bounded && first === best ? ` those of ${withLength(base)}${wide}` : "";
-    const more = named.includes(base) ? "" : `${times(first)}${bounded ? " times" : ""}${those}; `;
+    const more = named.includes(base) ? "" : `${times(first)}${bounded ? " times" : ""}${those}. `;
     const other = named.includes(base) || first !== best ? "" : `, with the other ${threeDigits(meanSpeed(base.test, s, s.batch))}`;
-    return `${named.map(withLength).join(", or ")}: ${more}each of its users gets at most ${speedOf(named[0], s, s.batch)}${other}`;
+    return `${named.map(withLength).join(", or ")}: ${more}${more ? "Each" : "each"} of its users gets at most ${speedOf(named[0], s, s.batch)}${other}`;
   };
   const lossless = every.filter((one) => one.lossless), exact = best.lossless ? null : bestKept(lossless.filter(({ policy }) => !UNRUN.includes(policy)), s);
   return `With ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass (--server-batch) a full server carries most users within the limits with ${most(best, rows)}${exact ? `. Without loss: ${most(exact, lossless)}` : ""}.`;

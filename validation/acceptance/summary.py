@@ -62,7 +62,7 @@ class RoundTimes:
         return self.round_trip + self._target(batch, lengths + 1) + drafts + again
 
     def longest_pass(self, length: int, tokens: float) -> float:
-        """Return the ratio of a pass with K drafts to one without at which rounds of so many tokens are as fast."""
+        """Return how many times a plain pass one with K drafts may last until plain decoding is as fast."""
         spare_s = tokens * self.alone() - float(self.rounds(1, np.array([length]))[0])
         return 1.0 + spare_s / self.alone()
 

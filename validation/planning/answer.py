@@ -195,7 +195,7 @@ class Rivals:
 
 
 def rivals_of(asked: Aim) -> Rivals:
-    """Return the strongest policies of other kinds than the answer, and of the other side if it is the strongest."""
+    """Return the strongest rivals: of another kind; if the answer is the strongest, with or without a device."""
     best, own = asked.best, has_device(asked.best)
     other_side = best is asked.rival or plainest(asked, best)[1] or (has_device(asked.rival) and not own)
     rival = asked.best_of(lambda one: has_device(one) is not own) if other_side else asked.rival

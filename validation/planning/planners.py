@@ -98,7 +98,7 @@ def planner_of_acceptance(
     seal: str = "none",
     batch: int = 1,
 ) -> tuple[Planner, dict[str, Any]]:
-    """Return the planner of an engine's counts, which know no rows; draft lengths are told apart at a ``batch``."""
+    """Return the planner of an engine's counts; it compares draft lengths in passes of ``batch`` texts."""
     from validation.acceptance.summary import RoundTimes
     from validation.planning.engine_counts import options_of_records
 

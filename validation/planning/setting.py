@@ -29,7 +29,7 @@ class PlanLink:
     exceeded: Callable[[float], float] | None = None  # The exact quantile of a rate that changes: see :meth:`quantile`
 
     def part(self, users: int) -> Self:
-        """Return the link of one of some users who share the median rate of this one."""
+        """Return the link of one user, if several share the median rate of this one."""
         return replace(self, rates=np.array([self.quantile(0.5) / users]), exceeded=None)
 
     def quantile(self, share: float) -> float:

@@ -61,7 +61,7 @@ def plan_band(planner: Planner, users: list[User], server_batch: int) -> tuple[P
     """Return a planner, the users for every policy of a plan, and our lossless plan for each as plain values.
 
     A user's codec is the best one at an equal share. Policies have equal shares, and those of our plan. If the users
-    differ, the planner has one option more: our plan, which has an option for each user. Without a model there is none.
+    differ, the planner has one option more: our plan, with an option for each user. A planner without a model has none.
     """
     setting, many = planner.setting, len(users)
     rate, trip, draft = (

@@ -266,7 +266,7 @@ def free_schedule():
     last steps of the batches, min d over their first.
 
     The draft machine works Σ D_m seconds. The drafts that it makes last are those of a batch's last step, and are still
-    to be verified. The verify machine begins after the drafts of some batch's first step, and works Σ V_m. A batch does
+    to be verified. The verify machine waits for a batch's first drafts, then works Σ V_m. A batch does
     its own operations one after another.
     """
     return le(

@@ -26,6 +26,8 @@ BY_MEAN = {
 }
 """What a mean loses at each engine."""
 SAMPLED_FAILS = "vLLM 0.32 on CPUs fails with sampled drafts, until mended; no GPU was tried: docs/engines.md"
+TRIED = {"sampled": SAMPLED_FAILS, "greedy": "vLLM's greedy drafts were tried at temperature 0 alone, on CPUs"}
+"""What audits of an engine have shown, by its drafts."""
 LONGER = "longer drafts may be better: record more, such as K = {}"
 
 

@@ -311,7 +311,7 @@ def _show_best(console: Console, summary: Summary, times: RoundTimes | None, bat
         say(console, f"{summary.no_best}.", style="bold")
     if summary.best is None or times is None:
         return
-    say(console, " ".join([_advice(summary), *_of_yours(summary)]), *_not_stated(summary), style="bold")
+    say(console, _advice(summary), *_of_yours(summary), *_not_stated(summary), style="bold")
     if not times.by_batch:
         by_batch = "" if summary.schedule else ", and K by batch"
         say(

@@ -50,8 +50,8 @@ def show(console: Console, result: Result, about: Sequence[str]) -> None:
     meaning = f" ({symbols})" if (symbols := symbols_said(label)) else ""
     named = "Ours, with" if plainest(asked, asked.best)[1] else "With"
     parameters = [f"{named}: {label}{meaning}"] if label and not has_engine_length(asked.best) else []
-    say(console, result.answer[0], *parameters, *result.answer[1:], *result.assumed, style="bold")
-    say(console, *about)
+    say(console, result.answer[0], *parameters, style="bold")
+    say(console, *result.answer[1:], "", *result.assumed, *about)
     _print_policies(console, result)
     users = [] if asked.name == FULL_SERVER else [result.most_users]
     say(console, *users, _legend(result), *result.notes)
@@ -83,10 +83,10 @@ def _legend(result: Result) -> str:
     speeds = "at the median rate" if result.asked.shared is not None else "in the mean over time"
     symbols = symbols_said(" ".join(line for line in result.answer if line.startswith("Risk: ")))
     return (
-        f"m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: of the row's option "
-        f"(chosen for {result.asked.name}) over those of {with_length(base_server(result.aims.full_server))}, if link "
-        "and memory carry them. Risk: bound on a text's mean total variation from the target model; 1 says nothing. "
-        "Bits up: in a round trip. Methods: docs/choose.md. Every column, option and bound: "
+        f"Columns: m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: of the row's "
+        f"option (chosen for {result.asked.name}) over those of {with_length(base_server(result.aims.full_server))}, "
+        "if link and memory carry them. Risk: bound on a text's mean total variation from the target model; 1 says "
+        "nothing. Bits up: in a round trip. Methods: docs/choose.md. Every column, option and bound: "
         f"--all.{symbols and ' Symbols: '}{symbols}{symbols and '.'}"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+_LABEL = re.compile(r"[A-Z][\w ]*: ")
+
 
 def say(console: Console, *texts: str, style: str | None = None) -> None:
     """Print sentences: on a terminal wrapped between words, elsewhere each on a line."""
     for line in (line.replace(" = ", "\xa0=\xa0") for text in texts for line in text.split("\n")):
         if console.is_terminal:
-            indent = " " * (len(line) - len(line.lstrip()))
+            indent = " " * (2 * bool(_LABEL.match(line)) + len(line) - len(line.lstrip()))
             line = fill(line, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
         console.print(line.replace("\xa0", " "), style=style, highlight=False, soft_wrap=True)
 

@@ -1,7 +1,7 @@
 """The first lines of a plan. Their numbers come from the rows of an aim, so these cannot contradict the table."""
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,19 +144,22 @@ def answer_of(asked: Aim, row: Row, said: Said, counts: CountsSaid | None = None
         if counts is None or counts.engine.startswith("vllm"):
             drawn = best.family == rows.COLOCATED if counts is None else counts.sampled
             sampled = ", draft_sample_method = probabilistic" if drawn else ""
-            told.insert(0, f"vLLM: num_speculative_tokens = {length}{sampled}")
+            greedy = asked.best_of(lambda one: one.family == rows.OWN_GREEDY)
+            default = f"; greedy, its default: {number_said(asked, greedy)}" if drawn and greedy is not None else ""
+            told.insert(0, f"vLLM: num_speculative_tokens = {length}{sampled}{default}")
         use += f", K = {length} {'draft' if length == '1' else 'drafts'} a round"
     use += f" ({'; '.join(told)})" if told else ""
     use += "; ours is as good" if tied else ""
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     number = f"{number_said(asked, best)}{interval_said(asked, row, counts)}"
     if asked.name == FULL_SERVER:
-        number += f" (a single user gets {three_digits(row.tokens_per_s_mean.value or 0.0)} tokens/s)"
+        whole = f"{three_digits(best.value)} tokens/s of all; " if asked.number(best) > 1e-9 else ""
+        number += f" ({whole}a single user gets {three_digits(row.tokens_per_s_mean.value or 0.0)})"
         number += f", {said.condition}" if said.condition else ""
     elif said.condition:
         number = f"up to {number}: {said.condition}"
     return [
-        f"Use: {use}; it needs {_needs(best)}{_server_said(best)}",
+        f"Use: {use}; it needs {_needs(best)}{_server_said(asked)}",
         f"{title}: {number}; {asked.name}, {said.basis}",
         f"Guarantee: {said.guarantee}",
         f"{rival_said(asked, counts)}{said.unplanned}",
@@ -261,15 +264,23 @@ def _needs(listed: Listed) -> str:
     return f"the draft model on the {'device' if has_device(listed) else 'server'}"
 
 
-def _server_said(listed: Listed) -> str:
-    """Say which server runs the rounds of a device, as docs/run.md has it."""
-    if listed.family == rows.SEED_TREE:
-        return ", and a server that reads trees (hlm serve does not)"
-    if not has_device(listed) or listed.option.threshold >= 1:  # which skips everything
+def _server_said(asked: Aim) -> str:
+    """Say which server runs the rounds of a device, as docs/run.md has it, and what the others run best."""
+    best = asked.best
+    if not has_device(best) or best.option.threshold >= 1:  # which skips everything
         return ""
-    if listed.family == rows.GREEDY:
+    if best.family == rows.GREEDY:
         return ", and hlm serve or vLLM with its plugin"
-    return ", and hlm serve (above temperature 0 vLLM's plugin takes greedy drafts alone)"
+
+    def most(allowed: Callable[[Listed], bool]) -> str:
+        listed = asked.best_of(allowed)
+        return "nothing" if listed is None else f"{with_length(listed)}, {number_said(asked, listed)}"
+
+    vllm = f"in vLLM at best {most(lambda one: one.family == rows.GREEDY or not has_device(one))}"
+    if best.family == rows.SEED_TREE:
+        serve = most(lambda one: has_device(one) and one.family != rows.SEED_TREE)
+        return f", and a server that reads trees (hlm serve does not: {serve}; {vllm})"
+    return f", and hlm serve ({vllm})"
 
 
 def with_length(listed: Listed) -> str:

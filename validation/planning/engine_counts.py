@@ -52,6 +52,19 @@ def counts_of(evidence: Mapping[str, Any], option: Option, down_bps: float) -> C
     )
 
 
+def tokens_ratio(evidence: Mapping[str, Any], option: Option, other: Option) -> tuple[float, float] | None:
+    """Return the ends of the tokens of a round over those of another length, by their value; None if not known.
+
+    The ratio of a longer to a shorter round rises with every acceptance: its ends are those of the acceptances.
+    """
+    tokens = {0: (1.0, 1.0, 1.0), **evidence["tokens"]}
+    lengths = option.draft_length, other.draft_length
+    if evidence["records"] >= FEWEST_CLUSTERS or not tokens.keys() >= {*lengths}:
+        return None
+    value, *ends = (mine / theirs for mine, theirs in zip(*(tokens[length] for length in lengths), strict=True))
+    return min(ends) / value, max(ends) / value
+
+
 def options_of_records(
     files: Sequence[Path],
     vocabulary: int,

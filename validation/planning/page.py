@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from hlmtheory.channel import Rayleigh, Rician
-from validation.acceptance.settings import SAMPLED_FAILS
+from validation.acceptance.settings import TRIED
 from validation.planning.answer import NAMES, symbols_said
+from validation.planning.sentences import DEVICE_ERROR
 from validation.planning.setting import SHARES
 from validation.printable import counted, printable_value
 
@@ -80,7 +81,9 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "names": NAMES,
         "vllm": evidence.get("engine", "vllm").startswith("vllm"),
         "sampled": evidence.get("draft_sampling") != "greedy" and evidence.get("verification") != "match",
-        "sampled_fails": SAMPLED_FAILS,
+        "tried": TRIED.get(evidence.get("draft_sampling", "sampled"), ""),
+        "greedy_tried": TRIED["greedy"],
+        "device_error": DEVICE_ERROR,
         "counted": "files" in evidence,
         "tokens": evidence.get("tokens"),
         "told": _stated(plan, r"^Use: .* a round \((.*)\)"),

@@ -15,7 +15,7 @@ from validation.planning.option import Note
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
-from validation.planning.shared import Shared, ahead_from
+from validation.planning.shared import Shared, ahead_from, ahead_until
 from validation.planning.token_time import length_pays, takes_no_longer
 
 _DUAL = "dual bound in the model of mean rounds"
@@ -104,12 +104,13 @@ def make(
     full_pays, pool = _full_pays(planner, aims.full_server.best), planner.pool(aims.full_server.setting)
     grows = shared is not None and request.batch_assumed  # the passes have room for all users
     ahead = None if grows else ahead_from(pool, shared)
+    until_s = None if shared is None else ahead_until(planner.pool(shared.setting), shared)
     longest = max(option.draft_length for option in planner.options if option.fixed_length)
     each, load = ([], []) if shared is None else shared.said(best, planner.split.test)
     said = Said(
-        guarantee=f"{sentences.guarantee(planner, best, counts)} {sentences.greedy_drafts(asked)}".rstrip(),
+        guarantee=sentences.guarantee(planner, best, counts),
         basis=", ".join([*each, basis_said(evidence, planner.split, best)]),
-        condition=sentences.assumed_pass(planner, asked, request.users, full_pays),
+        condition=sentences.assumed_pass(planner, asked, request.users, full_pays, until_s),
         lengths=sentences.as_good_lengths(planner, aims, counts),
         unplanned="" if "steps" in evidence else sentences.unplanned(planner, shared),
         risk=sentences.risk(planner, asked, getattr(row, f"{planner.setting.risk_kind}_risk").value),
@@ -130,7 +131,7 @@ def make(
             *sentences.notes(planner, asked, few=counts is None and not planner.split.enough),
         ],
         bounds=[*sentences.no_slower(planner, request), *sentences.any_message(message_gain, ours)],
-        most_users=sentences.most_users(aims, full_pays, ahead, longest),
+        most_users=sentences.most_users(planner, aims, full_pays, ahead, longest, counts),
         full_pays=full_pays,
     )
 

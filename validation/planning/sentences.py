@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from validation.acceptance.settings import SAMPLED_FAILS, tied_lengths
+from validation.acceptance.settings import TRIED, tied_lengths
 from validation.acceptance.summary import FEWEST_CLUSTERS
 from validation.decoding.methods import rows
 from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, WORTH, Aim, Aims, Listed, Number, has_device
 from validation.planning.answer import has_engine_length, number_said, with_length
+from validation.planning.engine_counts import tokens_ratio
 from validation.planning.option import Option
 from validation.planning.padding import said as padding_said
 from validation.planning.plan import Planner
@@ -21,7 +22,8 @@ from validation.planning.shared import Shared
 from validation.planning.token_time import length_pays, takes_no_longer, wide_passes
 from validation.printable import counted
 
-_AUDITED = f"hlm audit tests it ({SAMPLED_FAILS})"
+_AUDITED = {drafts: f"hlm audit tests it ({tried})" for drafts, tried in TRIED.items()}
+DEVICE_ERROR = "Where devices ran, plans were at most 12% too fast with hlm serve and 11 to 18% with vLLM's plugin"
 _IF_KEPT = "lossless if the engine accepts drafts by standard rejection sampling or another lossless rule (proved)"
 
 
@@ -33,15 +35,7 @@ def unplanned(planner: Planner, shared: Shared | None) -> str:
     return ""
 
 
-def greedy_drafts(asked: Aim) -> str:
-    """Say what greedy drafts give where the answer is a server that samples its drafts."""
-    greedy = asked.best_of(lambda listed: listed.family == rows.OWN_GREEDY)
-    if asked.best.family != rows.COLOCATED or greedy is None:
-        return ""
-    return f"Greedy drafts, vLLM's default: {number_said(asked, greedy)} (K = {greedy.option.draft_length:g})."
-
-
-def assumed_pass(planner: Planner, asked: Aim, users: int, full_pays: float | None) -> str:
+def assumed_pass(planner: Planner, asked: Aim, users: int, full_pays: float | None, until_s: float | None) -> str:
     """Say which time of which pass is assumed, and from which time on drafts lose, or a full server's plan does."""
     setting, best = planner.setting, asked.best
     if asked.name == FULL_SERVER and full_pays:
@@ -53,6 +47,8 @@ def assumed_pass(planner: Planner, asked: Aim, users: int, full_pays: float | No
     verify_ms, batch = 1e3 * setting.verify_s, min(setting.server_batch, users)
     until = length_pays(planner, setting, best.option) if has_engine_length(best) else None
     loses = f"; from {three_digits(verify_ms * until)} ms plain decoding is as fast" if until else ""
+    if until_s and has_device(best):
+        loses = f"; from about --verify-token-time {1e3 * until_s:.2g}ms on a server without devices is as fast"
     tokens = f"{batch * (best.option.draft_length + 1):.0f} tokens{f' of {batch} users' if batch > 1 else ''}"
     return f"a pass over {tokens} is assumed to take {verify_ms:g} ms{loses}"
 
@@ -173,7 +169,23 @@ def base_server(full: Aim) -> Listed:
     return full.best_of(lambda one: not has_device(one)) or max(alone, key=lambda one: one.value)
 
 
-def most_users(aims: Aims, full_pays: float | None, ahead_from: int | None, longest: float) -> str:
+def _users_interval(planner: Planner, listed: Listed, base: Listed, counts: Mapping[str, Any] | None) -> str:
+    """Return the 95% interval of the users of a full server with one policy, over those with another."""
+    gain = planner.gain(listed.option, base.option, full=True)
+    ends = [1.0 + end for end in (gain.low, gain.high) if end is not None]
+    if counts is not None:
+        ends = [listed.value / base.value * end for end in tokens_ratio(counts, listed.option, base.option) or ()]
+    return f" (95%: {ends[0]:.2f} to {ends[1]:.2f})" if len(ends) > 1 and f"{ends[0]:.2f}" != f"{ends[1]:.2f}" else ""
+
+
+def most_users(
+    planner: Planner,
+    aims: Aims,
+    full_pays: float | None,
+    ahead_from: int | None,
+    longest: float,
+    counts: Mapping[str, Any] | None,
+) -> str:
     """Name the policies with the most users of a full server, the strongest that is not ours first."""
     aim, shared, base = aims.full_server, aims.asked.shared, base_server(aims.full_server)
 
@@ -186,7 +198,7 @@ def most_users(aims: Aims, full_pays: float | None, ahead_from: int | None, long
         best += [one for one in equal if one.option.row.ours and base not in equal]
         about = [] if base in best else [most if times > MANY else f"{most} times"]
         if about and listed is aim.best and times <= MANY:
-            about[0] += f" those of {with_length(base)}"
+            about[0] += f"{_users_interval(planner, best[0], base, counts)} those of {with_length(base)}"
             about[0] += f". This holds {_until(listed, full_pays)}" if full_pays and has_device(listed) else ""
         if shared is None and np.isfinite(best[0].crowded):
             other = "" if base in best or listed is not aim.best else f", with the other {three_digits(base.crowded)}"
@@ -198,7 +210,7 @@ def most_users(aims: Aims, full_pays: float | None, ahead_from: int | None, long
         return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'. '.join(about)}"
 
     texts = counted(aim.setting.server_batch, "text")
-    said = f"With {texts} a pass (--server-batch) a full server carries most users within the limits with "
+    said = f"Full server: with {texts} a pass (--server-batch) it carries most users within the limits with "
     said += named(aim.best, aim.rows)
     exact = aim.best_of(lambda one: one.option.lossless)
     if exact is not None and not aim.best.option.lossless:
@@ -210,8 +222,9 @@ def most_users(aims: Aims, full_pays: float | None, ahead_from: int | None, long
         )
     elif shared and has_device(aim.best) and not has_device(aims.asked.best):
         said += f". For these {shared.name} the answer above is faster; for other numbers: --users"
+    error = f". {DEVICE_ERROR}" if has_device(aim.best) else ""
     whole = aim.best.option.fixed_length and aim.best.option.draft_length == longest
-    return f"{said}.{f' K = {longest:g} is the longest planned.' if whole else ''}"
+    return f"{said}{error}.{f' K = {longest:g} is the longest planned.' if whole else ''}"
 
 
 def no_slower(planner: Planner, request: Request) -> list[str]:
@@ -247,6 +260,8 @@ def notes(planner: Planner, asked: Aim, *, few: bool) -> list[str]:
         own = planner.ours(planner.setting) if option.family not in (rows.OURS, rows.SERVER, rows.DEVICE) else None
         shown = own or option
         notes.append(padding_said(shown, shown.counts[:, COUNTS.index("tokens")]) if shown.sizes or not own else "")
+    if asked.name == FULL_SERVER and has_device(asked.best):
+        notes.append(f"{DEVICE_ERROR}.")
     return [note for note in notes if note]
 
 
@@ -254,11 +269,11 @@ def guarantee(planner: Planner, option: Option, counts: Mapping[str, Any] | None
     if not option.lossless:
         return _promise(planner, option)
     if counts is not None and option.draft_length:
-        kept = f": {_AUDITED if counts['draft_sampling'] == 'sampled' else 'hlm audit tests it'}"
-        return f"{_IF_KEPT}{kept if counts['verification'] else '; say which by --verification'}."
+        audited = _AUDITED.get(counts["draft_sampling"], "hlm audit tests it")
+        return f"{_IF_KEPT}{f': {audited}' if counts['verification'] else '; say which by --verification'}."
     if option.family in (*rows.OWN_DRAFTS, rows.OWN_TREE):
         kept = "lossless if the engine verifies by block, as Sun et al. (proved)" if option.block else _IF_KEPT
-        return f"{kept}: {'hlm audit tests it' if option.family == rows.OWN_GREEDY else _AUDITED}."
+        return f"{kept}: {_AUDITED['greedy' if option.family == rows.OWN_GREEDY else 'sampled']}."
     return "lossless: each text has the target model's distribution (proved)."
 
 

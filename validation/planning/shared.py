@@ -90,9 +90,7 @@ def ahead_from(pool: Pool, shared: "Shared | None" = None) -> int | None:
     is free, so it may be a few percent more. Numbers up to 2^19 are tried, each a quarter above the one before. None if
     devices are faster at all of them, or not at the last, or if users or limits differ by share.
     """
-    runs = np.concatenate([places for family, places in pool.places.items() if family not in UNRUN])
-    device = np.array([pool.options[place].row.device for place in runs])
-    sides = [pool.test[runs[pool.kept[runs] & (device == side)]] for side in (True, False)]
+    sides = _sides(pool)
 
     def ahead(many: int) -> bool:
         setting = pool.setting if shared is None else replace(pool.setting, link=pool.setting.link.part(many))
@@ -108,6 +106,30 @@ def ahead_from(pool: Pool, shared: "Shared | None" = None) -> int | None:
         return None
     last, next_one = numbers[behind[-1] : behind[-1] + 2]
     return bisect_left(range(next_one), True, lo=last + 1, key=ahead)
+
+
+def ahead_until(pool: Pool, shared: "Shared") -> float | None:
+    """Return about the seconds of each token of a pass up to which devices are faster together than any server.
+
+    Draft lengths follow the time. Nothing waits for a server that is free. None if devices are not faster at 0.
+    """
+    devices, servers = _sides(pool)
+
+    def behind(token_s: float) -> bool:
+        setting = replace(shared.setting, verify_token_s=token_s)
+        ours, theirs = (estimated(setting, total, len(shared.users)).max(initial=0.0) for total in (devices, servers))
+        return bool(ours <= theirs)
+
+    steps = range(1 << 12)  # of a pass's time
+    step = bisect_left(steps, True, key=lambda n: behind(shared.setting.verify_s * n / len(steps)))
+    return shared.setting.verify_s * step / len(steps) if 0 < step < len(steps) else None
+
+
+def _sides(pool: Pool) -> list[Array]:
+    """Return the held-out counts of the options that keep the limits and run: with a device, and without."""
+    runs = np.concatenate([places for family, places in pool.places.items() if family not in UNRUN])
+    device = np.array([pool.options[place].row.device for place in runs])
+    return [pool.test[runs[pool.kept[runs] & (device == side)]] for side in (True, False)]
 
 
 @dataclass(slots=True)

@@ -25,14 +25,15 @@ def wide_passes(planner: Planner, setting: Setting) -> str:
     own = [option for option in servers if option.family in OWN_DRAFTS]
     plain = [option for option in servers if option.family == STREAM]
     devices = [option for option in listed if option.row.device]
-    parts = (("a server's drafts pay", own, plain), ("devices carry more users", devices, servers))
+    parts = (("on the server", own, plain), ("on devices of a full server", devices, servers))
     said = []
     for what, some, others in parts:
         tokens = _tokens(planner, setting, some, others)
         if len(tokens) and 0 < tokens.max() < np.inf:
             length = some[int(tokens.argmax())].draft_length
-            said.append(f"{what} up to {1.0 + tokens.max():.2f} times as long (then K = {length:.2g})")
-    return f"If a pass over 2 tokens of each text takes longer than over one: {', '.join(said)}." if said else ""
+            said.append(f"{1.0 + tokens.max():.2f} times ({what}, with K = {length:.2g})")
+    until = f"until a pass over 2 tokens of each text takes {' or '.join(said)} as long as over one"
+    return f"Some drafts pay {until}." if said else ""
 
 
 def takes_no_longer(setting: Setting) -> bool:

@@ -57,7 +57,7 @@ def test_every_format_is_written_and_the_same_each_time():
     first, second = (figure("cu-hlm", "1", "--format", "pdf,png", "--format", "CSV", "--out", out) for out in "ab")
     assert (first.exit_code, second.exit_code) == (0, 0)
     names = [f"cu-hlm-fig1.{suffix}" for suffix in ("json", "svg", "pdf", "png", "csv")]
-    assert [Path(line).name for line in first.stdout.split()[:5]] == names
+    assert [Path(word).name for word in first.stdout.split() if Path(word).parent.name == "a"] == names
     assert "cu-hlm Figure 1: m" in first.stdout
     for name in names[1:]:
         assert Path("a", name).read_bytes() == Path("b", name).read_bytes()

@@ -418,6 +418,25 @@ def test_users_of_counts_share_a_server(answers):
     assert "K = 1 to 2 are not told apart by these counts" in found["answer"][0]
 
 
+def test_users_of_counts_have_the_interval_of_all_acceptances_between_the_ends_of_theirs():
+    words = (EXAMPLES / "server.log", "--drafts", "greedy", "--passes", EXAMPLES / "passes.csv")
+    found = planned(run("plan", "--acceptance", *words, "--json"))
+    said = re.search(r"([\d.]+) times \(95%: ([\d.]+) to ([\d.]+)\)", run("plan", "--acceptance", *words).output)
+    users, *ends = map(float, said.groups())
+    best, base = (found["aims"][1][name]["option"] for name in ("with_device", "without_device"))
+    lengths = [int(option.removeprefix("K = ")) for option in (best, base)]
+    assert lengths[0] > lengths[1] > 0
+    tokens = np.array([(1.0, 1.0, 1.0), *found["evidence"]["tokens"].values()]).T  # (value and ends, lengths)
+    gained = np.diff(tokens, axis=1, prepend=0.0)
+    low, high = gained[1:, 1:] / gained[1:, :-1]  # acceptances at both ends
+    drawn = np.random.default_rng(1).uniform(low, high, (4000, len(low)))
+    rounds = 1.0 + np.cumsum(np.cumprod([low, high, *drawn], axis=1), axis=1)
+    ratios = rounds[:, lengths[0] - 1] / rounds[:, lengths[1] - 1]
+    several = users * ratios * tokens[0, lengths[1]] / tokens[0, lengths[0]]
+    assert several[:2] == pytest.approx(ends, abs=0.011)
+    assert ((several >= several[0]) & (several <= several[1])).all()
+
+
 def test_lengths_are_not_told_apart_in_passes_of_all_users():
     words = (EXAMPLES / "server.log", "--drafts", "greedy", "--passes", EXAMPLES / "passes.csv", "--json")
     best = json.loads(run("acceptance", *words, "--batch", "64").stdout)

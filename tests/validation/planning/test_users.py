@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +17,7 @@ from validation.planning.request import Request
 from validation.planning.result import make
 from validation.planning.rounds import COUNTS, count_table, named
 from validation.planning.setting import Setting, constant_link
-from validation.planning.shared import Shared, User, ahead_from
+from validation.planning.shared import Shared, User, ahead_from, ahead_until
 from validation.planning.token_time import _tokens, length_pays, wide_passes
 from validation.planning.users import equal_users, plan_band
 
@@ -141,6 +142,21 @@ def test_devices_are_ahead_from_about_the_stated_users(planner, batch: int, toke
         shared = Shared(equal_users(count, setting), setting, False, [np.full(count, 1 / count if slow else 1.0)])
         best = max(options, key=lambda one: one.lossless and shared.value(one, planner.split.test))
         assert best.row.device is (count > many)
+
+
+def test_devices_of_users_are_ahead_up_to_about_the_stated_time_of_a_token(planner) -> None:
+    """In passes of 4 texts they are ahead at any time of a token up to that of a pass."""
+    setting = replace(SETTING, server_draft_s=0.005, server_batch=16)
+    options = [one for one in planner.options if one.family in (COLOCATED, STREAM) or one.label in ("K = 1", "K = 3")]
+    pool, shared = (
+        Planner(options, setting, planner.split).pool(setting),
+        Shared(equal_users(150, setting), setting, False, [np.full(150, 1.0)]),
+    )
+    assert ahead_until(pool, replace(shared, setting=replace(setting, server_batch=4))) is None
+    for times in (0.8, 1.2):
+        dear = replace(setting, verify_token_s=times * ahead_until(pool, shared))
+        value = partial(replace(shared, setting=dear).value, texts=planner.split.test)
+        assert max(options, key=lambda one: one.lossless and value(one)).row.device is (times < 1)
 
 
 def test_a_user_of_a_full_server_takes_part_in_passes_of_all_its_texts(planner) -> None:

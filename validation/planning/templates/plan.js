@@ -6,8 +6,8 @@ const asked = data.request;
 const byId = (id) => document.getElementById(id);
 const [DRAFTS, PASSES, EXCHANGES, VERIFIED, UP, DOWN, SKIPPED, SERVER_DRAFTS] =
   "drafts passes exchanges verified up_bits down_bits skipped server_drafts".split(" ").map((name) => data.count_names.indexOf(name));
-const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone", SEED_TREE = "shared seed tree", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", OWN_GREEDY = "server with greedy drafts", KEEPING = "server keeping sure drafts", OWN_TREE = "server with its own tree", CERTIFIED = "DSSD certified", DEVICE = "device alone";
-const PAPERS = ["fixed K, full rows", "greedy drafts", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", SEED_TREE];
+const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone", SEED_TREE = "shared seed tree", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", OWN_GREEDY = "server with greedy drafts", KEEPING = "server keeping sure drafts", OWN_TREE = "server with its own tree", CERTIFIED = "DSSD certified", DEVICE = "device alone", GREEDY = "greedy drafts";
+const PAPERS = ["fixed K, full rows", GREEDY, "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", SEED_TREE];
 const UNRUN = [KEEPING, OWN_TREE], OWN_DRAFTS = [COLOCATED, OWN_GREEDY], WITHOUT_DEVICE = [SERVER, STREAM, ...OWN_DRAFTS, KEEPING, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
 const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, CERTIFIED, ...(data.streamed ? [STREAMED] : []), OURS];
 const TOKENS = data.count_names.indexOf("tokens"), EQUAL = 1e-9, LATER = 1e-9, ENDLESS = 1e9, WORTH = 0.005, AS_GOOD = 0.005;
@@ -299,7 +299,8 @@ function unmet(s) {
 
 function guarantee(option, s) {
   const engine = [...OWN_DRAFTS, OWN_TREE].includes(option.policy) || (data.counted && option.draft_length > 0);
-  if (option.lossless && engine) return ["Lossless, if", `the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it${data.sampled && option.policy !== OWN_GREEDY ? ` (${data.sampled_fails})` : ""}.`];
+  const tried = option.policy === OWN_GREEDY ? data.greedy_tried : data.tried;
+  if (option.lossless && engine) return ["Lossless, if", `the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it${tried && ` (${tried})`}.`];
   if (option.lossless) return ["Lossless", "Every text has exactly the target model's law: proved."];
   if (needs(option, s.kind) >= 1 || s.limit >= 1) return ["No limit", `The limit allows any text; its loss is ${two.format(option.loss[s.kind])}, ${measured}.`];
   if (option.policy === CERTIFIED) return [`TV ≤ ${say(needs(option, s.kind))}`, `The law of ${s.kind === "text" ? "a text as long as these" : "each token, given those before it,"} is within this of the target model's: proved.`];
@@ -581,8 +582,10 @@ const needsSaid = ({ policy }) => `it needs ${[SERVER, STREAM].includes(policy) 
 
 /** What the command adds in brackets for a server's own drafts: the flags of vLLM, and here the lengths with about its speed. */
 const lengthsOf = (policy) => POOLS[policy].filter(({ option }) => /^K = \d+$/.test(option)).sort((a, b) => a.draft_length - b.draft_length);
-function told(use, s) {
-  const flags = data.vllm ? `vLLM: num_speculative_tokens = ${use.draft_length}${data.sampled && use.policy === COLOCATED ? ", draft_sample_method = probabilistic" : ""}; ` : "";
+function told(use, aim) {
+  const s = aim.s, greedy = bestKept(aim.every.filter(({ policy }) => policy === OWN_GREEDY), s);
+  const sampled = data.sampled && use.policy === COLOCATED ? `, draft_sample_method = probabilistic${greedy ? `; greedy, its default: ${numberSaid(aim, greedy)}` : ""}` : "";
+  const flags = data.vllm ? `vLLM: num_speculative_tokens = ${use.draft_length}${sampled}; ` : "";
   const speed = (one) => meanSpeed(one.test, s), near = (one) => speed(one) >= speed(use) * (1 - AS_GOOD);
   const lengths = lengthsOf(use.policy), alike = lengths.slice(lengths.findIndex(near), lengths.findLastIndex(near) + 1), speeds = alike.map(speed);
   const most = 0.5 * Math.floor(200 * (Math.max(...speeds) / Math.min(...speeds) - 1) + 1); // %
@@ -626,8 +629,7 @@ function card(aim) {
   const s = aim.s, ids = ["use", "speed", "sure", "rival"];
   const title = { capacity: "Server time", cost: "Cost" }[s.objective] ?? "Speed";
   if (!aim.best) return { title, use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
-  const use = plainest(aim), [sure, how] = guarantee(use, s), greedy = bestKept(aim.every.filter(({ policy }) => policy === OWN_GREEDY), s);
-  const also = greedy && aim.best.policy === COLOCATED ? ` Greedy drafts, vLLM's default: ${numberSaid(aim, greedy)} (K = ${greedy.draft_length}).` : "";
+  const use = plainest(aim), [sure, how] = guarantee(use, s);
   const [rival, device] = rivalsOf(aim, use);
   const ratio = (one) => `${numberSaid(aim, one)}, ${(value(one.test, s) / value(use.test, s)).toFixed(2)} of the answer's`;
   const against = rival ? [`${ratio(rival)}; ${needsSaid(rival)}.`] : [];
@@ -642,13 +644,14 @@ function card(aim) {
   const round = data.tokens?.[use.draft_length], basis = `${data.basis}${round ? `, ${round[0].toFixed(2)} tokens each (${round[1].toFixed(2)} to ${round[2].toFixed(2)}),` : ""} × these times${round ? "; K was chosen on the same counts" : ""}`;
   const flat = wide ? `assumes a pass over ${Math.round(use.draft_length + 1)} tokens as long as over one${longest ? `; from ${say(1e3 * s.verify * longest)} ms plain decoding is as fast` : ""}; ` : "";
   const alone = usual ? "" : `a single user gets ${speedOf(use, s)}; `;
-  const lines = [`${same && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, s) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${drawn}${flat}${interval}${prices}${alone}${slow}${basis}${given || interval || !varies ? "" : "; for an interval run the command below"}`, how + also, against.join(" ")];
+  const lines = [`${same && data.told ? `${data.told}; ` : OWN_DRAFTS.includes(use.policy) && lengthsOf(use.policy).includes(use) ? told(use, aim) : ""}${needsSaid(use)}${use === aim.best ? "" : "; ours is as good"}`, `${drawn}${flat}${interval}${prices}${alone}${slow}${basis}${given || interval || !varies ? "" : "; for an interval run the command below"}`, how, against.join(" ")];
   return { title, use: named(use), speed: usual ? `${wide ? "up to " : ""}${speedOf(use, s)}` : numberSaid(aim, use), sure, rival: rival ? withLength(rival) : "none",
     ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
 }
 
 /** Who carries most users of a full server, in the words of validation/planning/sentences.py. */
 function crowd({ s, base, best, rows, every }) {
+  const kept = (options) => bestKept(options.filter(({ policy }) => !UNRUN.includes(policy)), s);
   const times = (one) => timesSaid(usersOf(one.test, { s, base })), own = ({ policy }) => NO_RIVALS.includes(policy);
   const worth = (one) => second(one.test, s) * (one.policy === DEVICE ? 1 + EQUAL : 1);
   const most = (first, listed) => {
@@ -660,10 +663,13 @@ function crowd({ s, base, best, rows, every }) {
     const those = bounded && first === best ? ` those of ${withLength(base)}${wide}` : "";
     const more = named.includes(base) ? "" : `${times(first)}${bounded ? " times" : ""}${those}. `;
     const other = named.includes(base) || first !== best ? "" : `, with the other ${threeDigits(meanSpeed(base.test, s, s.batch))}`;
-    return `${named.map(withLength).join(", or ")}: ${more}${more ? "Each" : "each"} of its users gets at most ${speedOf(named[0], s, s.batch)}${other}`;
+    const plugin = asked.leak_bits === null && bounded && first === best && !named.includes(base) ? kept(every.filter(({ policy }) => policy === GREEDY)) : null;
+    const vllm = plugin && !named.includes(plugin) ? `. With vLLM's plugin, ${withLength(plugin)}: ${times(plugin)} times` : "";
+    return `${named.map(withLength).join(", or ")}: ${more}${more ? "Each" : "each"} of its users gets at most ${speedOf(named[0], s, s.batch)}${other}${vllm}`;
   };
-  const lossless = every.filter((one) => one.lossless), exact = best.lossless ? null : bestKept(lossless.filter(({ policy }) => !UNRUN.includes(policy)), s);
-  return `With ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass (--server-batch) a full server carries most users within the limits with ${most(best, rows)}${exact ? `. Without loss: ${most(exact, lossless)}` : ""}.`;
+  const lossless = every.filter((one) => one.lossless), exact = best.lossless ? null : kept(lossless);
+  const error = WITHOUT_DEVICE.includes(best.policy) ? "" : ` ${data.device_error}.`;
+  return `A full server with ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass (--server-batch) carries most users within the limits with ${most(best, rows)}${exact ? `. Without loss: ${most(exact, lossless)}` : ""}.${error}`;
 }
 
 function render() {

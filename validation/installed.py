@@ -15,6 +15,7 @@ GROUPS = {
     "This machine and this clone": ("doctor", "docs"),
 }
 """The commands of ``hlm``, as its help groups them."""
+LAUNCHED = {"test": "Run the tests: python3 hlm test.", "setup": "Install extras: python3 hlm setup NAMES."}
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 EXTRAS = dict.fromkeys(("device", "link", "serve"), ("link",)) | {"docs": ("docs",)}
 """What a command needs besides the extra ``validation``."""

@@ -25,7 +25,7 @@ from validation.cli.reproduce import reproduce
 from validation.cli.run import finish_run, open_stored, print_json, run_folder, run_name, typed_command
 from validation.cli.serve import link, serve
 from validation.errors import UserError, naming
-from validation.installed import GROUPS, is_clone
+from validation.installed import GROUPS, LAUNCHED, is_clone
 from validation.trace.remote import Place
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,8 +38,9 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, names in GROUPS.items():
+            more = LAUNCHED.items() if is_clone() and "docs" in names else ()
             with formatter.section(title):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(150)) for name in names])
+                formatter.write_dl([*((name, self.commands[name].get_short_help_str(150)) for name in names), *more])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -207,8 +208,7 @@ def figure(
             show_numbers(console, written[0])
         else:
             console.print(caption(written[0]), markup=False, soft_wrap=True)
-    drawn = len(exhibits) - sum(map(len, missing.values()))
-    if missing and not drawn:
+    if missing and not (drawn := len(exhibits) - sum(map(len, missing.values()))):
         raise UserError(" ".join(missing))
     if missing:
         click.echo(f"Drawn: {drawn} of {len(exhibits)}. Not drawn:", err=True)
@@ -238,8 +238,7 @@ def publish_run(
     from validation.report.publish import add_verdicts, publish, regenerate, stale_tables
 
     if check:
-        names = stale_tables(ROOT)
-        if names:
+        if names := stale_tables(ROOT):
             click.echo(
                 f"Stale: {', '.join(names)}; run `python3 hlm publish --tables`, or `hlm validate` "
                 "and `hlm publish` if what is checked or drawn has changed.",

@@ -227,7 +227,7 @@ def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[st
     from validation.planning.plan_for import plan_for
     from validation.planning.planners import planner_of_trace
     from validation.planning.request import NUMBERS, Request
-    from validation.report.first_screen import deciding_options, draft_lengths
+    from validation.report.first_screen import deciding_options, draft_lengths, told_apart
 
     asked = Request()
     try:
@@ -244,6 +244,7 @@ def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[st
         "most_users": plan.result.most_users,
         "picture": picture,
         "lengths": draft_lengths(plan.planner),
+        "told_apart": told_apart(plan.planner),
         "sources": _best_by_source(plan.planner, about["split"], trace.manifest.get("prompts", [])),
     }
 

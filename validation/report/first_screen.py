@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hlmtheory.claims import FALSE, Claim, Status
+from validation.acceptance.settings import tied_lengths
 from validation.claims.check import Results
 from validation.decoding.methods.rows import OWN_DRAFTS
 from validation.planning.option import Option
@@ -96,6 +97,13 @@ def draft_lengths(planner: Planner) -> list[tuple[int, list[Length]]]:
     return [(k, [_length(planner, sampled[k]), _length(planner, greedy[k])]) for k in sorted(sampled)]
 
 
+def told_apart(planner: Planner) -> list[tuple[str, str]]:
+    """Return the fastest length, and those that prompts do not tell from it: of sampled drafts, of greedy ones."""
+    menus = (planner.candidates(name, planner.setting) for name in OWN_DRAFTS)
+    fastest = [max(menu, key=lambda one: _length(planner, one).speed) for menu in menus]
+    return [(f"K = {one.draft_length:g}", tied_lengths(planner.alike(one))) for one in fastest]
+
+
 def _length(planner: Planner, option: Option) -> Length:
     total = option.counts[planner.split.test].sum(axis=0)
     counts, speed = named(total), float(np.mean(planner.setting.speeds(total)))
@@ -141,26 +149,3 @@ def _smallest_messages(sidecars: Sequence[Path]) -> dict[float, list[Any]]:
         bits, ends = (known.get(name, {}).get(SMALLEST, []) for name in ("bits", "ends"))
         found |= {bias: [bit, *(each or [])] for bias, bit, each in zip_longest(known["epsilon"], bits, ends)}
     return {bias: each for bias, each in found.items() if each[0]}
-
-
-SYMBOLS = (
-    ("q, p", "next-token distributions of the draft model and of the target model"),
-    ("q̂", "what the server knows of q: its k largest probabilities, the rest spread evenly"),
-    ("V, k", "tokens of the vocabulary; tokens of q that are sent, the most probable first"),
-    ("d", "the drafted token, sampled from q"),
-    ("α", "probability of acceptance, Σ_v min(q_v, p_v) on average over drafts"),
-    ("β_d", "probability that the draft d is rejected, (1 − p_d / q_d)⁺; its mean over drafts is TV(q, p)"),
-    ("r, r̂", "distributions after a rejection, from q and from q̂"),
-    ("TV(q, p)", "total variation, half of Σ_v |q_v − p_v|: 0 for equal distributions, 1 for disjoint ones"),
-    ("Δ_k", "TV(q, q̂) if k probabilities are sent"),
-    ("Bias", "Σ_v |P(emitted = v) − p_v| of one token, twice its total variation; at most 2"),
-    ("ε, θ", "tolerance for the Bias or for the risk of a text; tolerance for TV(r, r̂)"),
-    ("u, u_{th}", "uncertainty of a draft (in cu-hlm β ≈ a u + b), and the threshold above which it is verified"),
-    ("K, K*", "drafts in a round, and the best number of them; in lattice claims the number of kept tokens X"),
-    ("γ, F, M", "flexspec: acceptance rate of every draft; seconds of a round without drafts, and of each draft"),
-    ("O, b, R", "flexspec: bits of a header, of a token; link, bit/s. cu-hlm: b of a u + b; R, rejection risk"),
-    ("q̄, ℓ", "c-sqs: q on X, normalised; q̂ is q̄ in units of 1/ℓ"),
-    ("τ, η, d_n", "c-sqs: threshold of what is kept, its learning rate, mass dropped at n. cu-hlm: η a sharpness"),
-    ("T", "TV(q, p); in c-sqs the positions of a text; with an index, seconds"),
-)
-"""Symbol and meaning, in the order of the report."""

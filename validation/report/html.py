@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hlmtheory
+from hlmtheory._notation import symbols
 from hlmtheory.claims import FALSE, Claim
 from validation.claims.certificate import certificate
 from validation.plots import FIGURES
@@ -21,6 +22,7 @@ from validation.provenance import PAPERS, commit_of_code, versions
 from validation.report import first_screen
 from validation.report.citations import bibliography, in_print
 from validation.report.tables import KINDS, pieces, table_row
+from validation.site.pages import REPOSITORY
 from validation.trace.format import LISTS
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ LIBRARIES = ("numpy", "torch", "transformers", "matplotlib")
 EXCERPT_LENGTH, NAME_LENGTH, SOURCES = 390, 80, 5
 """Characters of a text and of a name, which are cut if longer; sources of prompts named."""
 NAMED = re.compile(r"(``.+?``|\b[a-z_]+\.[a-z_]\w*)")  # code and ids of claims in a proof
+PAGES = re.compile(r"\b(docs/[\w/]+\.md|paper_repro\.md)")
+SHORT_PROOF = re.compile(r"(.{150,}?[.)])\s(?=[A-Z“].{150})")  # the sentences of a long proof that are not folded
 WIDE = 260.0  # points from which a picture is wider than a telephone, which scrolls it
 
 
@@ -52,7 +56,7 @@ def write_report(
     certified = certificate()
     released = claims.keys() & certified.tallies.keys() - results.tallies.keys()
     results = certified.completed(results)
-    rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
+    rows = [_with_symbols(claim, table_row(claim, results.tallies.get(name))) for name, claim in claims.items()]
     counts = first_screen.partition(claims, results)
     true = [tally for name, tally in results.tallies.items() if name in claims and claims[name].refuted is None]
     parts = {"vacuous": Counter(one.kind for one in true if one.vacuous)}
@@ -74,7 +78,6 @@ def write_report(
         results=results,
         run=_run(manifest),
         sources=_sources(claims),
-        symbols=first_screen.SYMBOLS,
         figures=[_figure(sidecar, prefix=f"f{i}-") for i, sidecar in enumerate(figures, 1)],
         command=command,
         trace=trace,
@@ -96,9 +99,20 @@ def _template() -> Template:
     environment = Environment(
         loader=loader, autoescape=True, finalize=printable_value, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters["pieces"] = pieces
-    environment.filters["named"] = NAMED.split
+    environment.filters |= {"pieces": pieces, "named": NAMED.split, "pages": PAGES.split}
+    environment.globals["repository"] = f"{REPOSITORY}/blob/main/"
     return environment.get_template("report.html.j2")
+
+
+def _with_symbols(claim: Claim, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with its proof in two parts, and what the symbols of the statement and of the proof alone mean."""
+    proof, known = row["proof"], claim.id.partition(".")[0] in hlmtheory.MODULES
+    first = found[1] if (found := SHORT_PROOF.match(proof)) else proof
+    stated, every = (symbols(claim, text) if known else {} for text in (claim.statement, f"{claim.statement}; {proof}"))
+    others = {symbol: meaning for symbol, meaning in every.items() if stated.get(symbol) != meaning}
+    if "letters" in in_print().get(claim.id, {}):  # they say what stands for the paper's letters
+        stated, others = ({symbol: of[symbol] for symbol in of if symbol[:3] != "in "} for of in (stated, others))
+    return {**row, "proof": first, "rest": proof[len(first) :], "stated": stated, "others": others}
 
 
 def topic_title(module: str) -> str:

@@ -142,7 +142,8 @@ def stale_tables(root: Path) -> list[str]:
     old = [f"{PAGE}: {name}" for name, part in tables(root).items() if update_between_markers(page, name, part) != page]
     old += [f"{PAGE}: {name}" for name in results_pages.other_verdicts(page, published(root))]
     old += [sidecar.name for sidecar in filter(new_words, _sidecars(root))]
-    old += [f"{sidecar.name}: a missing number" for sidecar in _sidecars(root) if MISSING in _caption(sidecar)]
+    without = (one for one in _sidecars(root) if MISSING in json.loads(one.read_text(encoding="utf-8"))["caption"])
+    old += [f"{one.name}: a missing number" for one in without]
     for path, content in _files(root).items():
         there = (root / path).read_text(encoding="utf-8") if (root / path).exists() else ""
         if _published_lines(there) != _published_lines(content):
@@ -154,10 +155,6 @@ def _sidecars(root: Path) -> list[Path]:
     places = [root / "figures", *(record.parent for record in sorted(root.glob("figures/*/claims.json")))]
     found = [place / f"{one.stem}.json" for place in places for one in EXHIBITS.values()]
     return [path for path in found if path.exists()]
-
-
-def _caption(sidecar: Path) -> str:
-    return str(json.loads(sidecar.read_text(encoding="utf-8"))["caption"])
 
 
 def _published_lines(text: str) -> list[str]:

@@ -19,6 +19,7 @@ from validation.report.citations import bibliography, cite, in_print
 from validation.report.first_screen import Length, partition, partition_table, what_to_send
 from validation.report.html import write_report
 from validation.report.tables import plain_cells, table_row, update_between_markers
+from validation.site.pages import REPOSITORY, ROOT
 from validation.trace.reader import TraceWriter, open_trace
 
 EVIL = "<script>alert(1)</script>"
@@ -105,12 +106,14 @@ def test_text_from_outside_is_escaped(page):
 
 
 def test_nothing_is_loaded_from_elsewhere(page):
-    """The only addresses are links to the sources, which a reader must click."""
+    """The only addresses are links to the sources and to pages of the repository, which a reader must click."""
     elements = Elements(page)
     links = {a["href"] for tag, a in elements.found if tag == "a" and not a["href"].startswith("#")}
-    assert links == {link for entry in bibliography().values() if (link := entry["link"])} & links
+    pages = {link for link in links if link.startswith(f"{REPOSITORY}/blob/main/")}
+    assert all((ROOT / link.removeprefix(f"{REPOSITORY}/blob/main/")).is_file() for link in pages)
+    assert links - pages == {link for entry in bibliography().values() if (link := entry["link"])} & links
     assert len(links) > 5
-    assert all(link.startswith(("https://doi.org/", "https://arxiv.org/abs/")) for link in links)
+    assert all(link.startswith(("https://doi.org/", "https://arxiv.org/abs/")) for link in links - pages)
     rest = re.sub(r"data:image/png;base64,[^\"]*", "", page)
     for link in links:
         rest = rest.replace(f'href="{link}"', "")

@@ -16,7 +16,7 @@ every text and at every end of a round.
 from functools import partial
 
 from hlmtheory._array import arrays
-from hlmtheory.claims import CORRECTED, IMPLIED, MISPRINT, NEW, PRINTED, Assumption, Source, eq, le, theorem
+from hlmtheory.claims import CORRECTED, IMPLIED, MISPRINT, NEW, PRINTED, SOFTWARE, Assumption, Source, eq, le, theorem
 from hlmtheory.sides import conformal_sides, verification_sides
 from hlmtheory.sides import lattice_sides as sides
 
@@ -82,7 +82,7 @@ def misdeclared():
     return eq(sides.misdeclared, verification_sides.ones_side)  # 1 - TV(law, p) = 1
 
 
-@theorem("lattice.bits", CSQS("(1), (2), (5)"), NEW, tight={"vocabulary": 4096, "k": 64, "resolution": 100})
+@theorem("lattice.bits", CSQS("(1), (2), (5)"), SOFTWARE, tight={"vocabulary": 4096, "k": 64, "resolution": 100})
 def bits():
     """the bits of a message, log₂ C(V, K) + log₂ C(ℓ+K−1, K−1), are the same by Stirling's series and by whole numbers.
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hlmtheory._array import arrays
-from hlmtheory.claims import IMPLIED, NEW, Assumption, Source, eq, le, theorem
+from hlmtheory.claims import IMPLIED, NEW, SOFTWARE, Assumption, Source, eq, le, theorem
 from hlmtheory.codec.messages import truncated_message
 from hlmtheory.codec.selection import cheapest_codec
 from hlmtheory.sides import codec_sides, lattice_sides, partial_sides, truncation_sides
@@ -45,7 +45,7 @@ TAIL = {"draft": [0.25, 0.375, 0.375, 0.0], "k": 2}
 @theorem(
     "codec.round_trip",
     Source("bhattacharjee2025csqs", "Alg. 1, line 10, and Alg. 2, line 18"),
-    NEW,
+    SOFTWARE,
     tight={"counts": [6, 0, 4, 0], "support": [True, False, True, False], "token": 2},
 )
 def round_trip(counts, support, token):

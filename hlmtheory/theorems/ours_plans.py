@@ -11,7 +11,7 @@ from hlmtheory.batching import search
 from hlmtheory.channel.fading import Rician, distribution_by_quadrature
 from hlmtheory.channel.leak import rounds_leak
 from hlmtheory.channel.split import by_mean, downlink_bits, noise, received_bias, received_error, rows_side
-from hlmtheory.claims import KNOWN, NEW, Assumption, Source, eq, le, theorem
+from hlmtheory.claims import KNOWN, NEW, SOFTWARE, Assumption, Source, eq, le, theorem
 from hlmtheory.draft_length.delay import rates_side, threshold_rate
 from hlmtheory.draft_length.rates import COST
 from hlmtheory.serving.pipeline import recurrence, stage_pair
@@ -682,7 +682,7 @@ def user_optimum():
     )
 
 
-@theorem("policy.user_rate", user_sides.SOURCE, NEW, tight=ONE_POSITION)
+@theorem("policy.user_rate", user_sides.SOURCE, SOFTWARE, tight=ONE_POSITION)
 def user_rate():
     """tokens per second of the plan found = the rate that it states, by enumeration of its rounds.
 
@@ -710,7 +710,7 @@ def user_risk():
     )
 
 
-@theorem("policy.user_limit", user_sides.SOURCE, NEW, tight=ONE_POSITION)
+@theorem("policy.user_limit", user_sides.SOURCE, SOFTWARE, tight=ONE_POSITION)
 def user_limit():
     """mean TV(law of a token, p) of the plan found ≤ the limit, if β̂ = β, by enumeration of its rounds.
 

@@ -141,8 +141,7 @@ def rejection_rate():
 def rejection_rate_sharp():
     """P(reject) = TV(q̂, p) ≤ TV(q, p) + Σ_{x ∉ X} q_x + D, ℓ = 100.
 
-    As lattice.rejection_rate, with TV(q̄, q̂) ≤ D = i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋), by lattice.distortion_sharp of
-    ``ours_messages``.
+    As lattice.rejection_rate, with TV(q̄, q̂) ≤ D = i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋), by lattice.distortion_sharp.
     """
     return le(sides.rejection_rate, sides.position_bound_sharp)  # the same with D for K/(4ℓ)
 
@@ -376,8 +375,7 @@ def telescope():
 def telescope_printed():
     """Σ (d_n − ε) = |τ₁ − τ_{T+1}|/η, from any τ₁.
 
-    False: the left side is negative where the threshold rises; the absolute value is a misprint. Instead:
-    conformal.telescope.
+    False: the left side is negative where the threshold rises. Instead: conformal.telescope.
     """
     return eq(conformal_sides.excess, conformal_sides.absolute_movement)  # Σ (d_n - ε) = |τ₁ - τ_{T+1}|/η
 

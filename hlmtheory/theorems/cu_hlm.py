@@ -100,8 +100,7 @@ def latency(bits, bandwidth_hz, snr):
     """B/(W log₂(1 + SNR)) = B ln 2/(W ∫₀^SNR mmse(s) ds), the minimum mean square error mmse(s) = 1/(1 + s).
 
     The mutual information of a Gaussian input over Gaussian noise grows with the SNR at the rate of the minimum mean
-    square error of the input's estimate, 1/(1 + s) (I-MMSE). The right side integrates this by quadrature and uses
-    no logarithm.
+    square error of the input's estimate, 1/(1 + s) (I-MMSE). The right side is its quadrature, without a logarithm.
     """
     left = shannon_latency(bits, bandwidth_hz, snr)
     xp, payload, band, ratio = checked(DOMAINS, bits=bits, bandwidth_hz=bandwidth_hz, snr=snr)

@@ -231,8 +231,7 @@ def cost(model, new_tokens, cached_tokens):
 def pipeline(draft_times, verify_times):
     """C_m = max(Σ_{i≤m} d_i, C_{m−1}) + v_m, with C_0 = 0, gives C_M = max_k (Σ_{i≤k} d_i + Σ_{i≥k} v_i).
 
-    Unrolled, the recurrence takes the longest of the M paths through the two rows of the schedule: drafts 1..k, then
-    verifications k..M.
+    Unrolled, the recurrence takes the longest of M paths through the schedule: drafts 1..k, then verifications k..M.
     """
     left = recurrence(*stage_pair("draft_times", draft_times, "verify_times", verify_times))
     d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
@@ -325,8 +324,7 @@ def minmax():
 def minmax_printed():
     """t* = Σ_k λI_k/(B log₂(1 + p_k/(g_k σ²))), the gain in the denominator, at a fixed SNR.
 
-    (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k, correct if every g_k = 1. Instead:
-    ofdma.minmax.
+    (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k, which needs g_k = 1. Instead: ofdma.minmax.
     """
     return eq(band_side(latency_of_radio, *RADIO), band_side(latency_as_printed, *RADIO))
 

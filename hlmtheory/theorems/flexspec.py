@@ -134,10 +134,10 @@ def slower_shortens():
 
     Scope: where F₀/m₀ ≥ O/b it holds. F₀ is at most a token of Cloud-Only (print's β of T_fixed aside), and m₀ at
     least a draft (Table V). On the Raspberry Pi, at most 1,225 ms (Table IV) and at least 145 ms, F₀/m₀ is at most
-    8.5, below O/b = 20; so F/M rises there, and K*, a step function, at 2 kbit/s or less for F₀ = 1,225 ms and γ =
-    .5, .6, …, .9. On the others, 415 ms or more (Table III) and drafts of at most 12 ms, it is 20 or more if
-    δ_cloud, not printed, is at most 8 ms and sending at most 7 of the 415 ms: (415 - 8 - 7)/(12 + 8) = 20. Instead:
-    draft_length.slower_shortens_if.
+    8.5, below O/b = 20; so F/M rises there, and K*, a step function, first rises between 2 and .1 kbit/s for F₀ =
+    1,225 ms and γ = .5, .6, …, .9. On the others, 415 ms or more (Table III) and drafts of at most 12 ms, it is 20 or
+    more if δ_cloud, not printed, is at most 8 ms and sending at most 7 of the 415 ms: (415 - 8 - 7)/(12 + 8) = 20.
+    Instead: draft_length.slower_shortens_if.
     """
     return le(
         side(lambda values: float(draft_length_sides.two_links(values)[0]), *LINKS),

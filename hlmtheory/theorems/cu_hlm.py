@@ -126,7 +126,7 @@ def rayleigh_mean(mean_snr, cut, width):
     """E[1/log₂(1 + SNR); cut ≤ SNR ≤ top] ≥ ln 2 φ(0) e^{−top/ξ} ln(top/cut), with one SNR for a transfer; so the mean
     without the two limits is infinite.
 
-    E[X; A]: X counts as 0 where A fails. The proof holds under Rician fading too, and Rayleigh fading is its case κ =
+    E[X; A] counts X as 0 where A fails; top = cut · ``width``. The proof is for Rician fading; Rayleigh fading has κ =
     0. φ(s) = (1+κ)/ξ e^{-κ-(1+κ)s/ξ} I₀(·) ≥ φ(0) e^{-(1+κ)s/ξ}, as I₀ ≥ 1. As log₂(1+s) ≤ s/ln 2, the integrand is at
     least ln 2 φ(0) e^{-(1+κ)top/ξ}/s on [cut, top], and its integral at least ln 2 φ(0) e^{-(1+κ)top/ξ} ln(top/cut).
     With top fixed and cut → 0 this is unbounded: the mean latency is infinite at every mean SNR and every κ, and a

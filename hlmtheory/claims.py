@@ -44,7 +44,7 @@ class Relation(Enum):
 
 
 class Origin(Enum):
-    """Who states it. MISPRINT: printed, with an evident repair; IMPLIED: a reading; KNOWN: published, applied here."""
+    """Who states it. MISPRINT: printed, with an evident repair; IMPLIED: a reading; SOFTWARE: a check of our code."""
 
     PRINTED = "printed"
     MISPRINT = "misprint"
@@ -52,9 +52,10 @@ class Origin(Enum):
     CORRECTED = "corrected"
     KNOWN = "known"
     NEW = "new"
+    SOFTWARE = "software"
 
 
-PRINTED, MISPRINT, IMPLIED, CORRECTED, KNOWN, NEW = Origin
+PRINTED, MISPRINT, IMPLIED, CORRECTED, KNOWN, NEW, SOFTWARE = Origin
 
 FALSE = {Origin.PRINTED: "refuted", Origin.MISPRINT: "misprint", Origin.IMPLIED: "false reading"}
 """The name of a false statement, by its origin. No other origin has false statements."""

@@ -21,8 +21,7 @@ def lower_bound(costs: Costs, schedule: str) -> float:
 def barrier_bound(costs: Costs) -> float:
     """Lower bound on the latency of every plan with a barrier, whatever its order; tasks sorted by input.
 
-    The steps are cut where tasks leave. A piece counts the tasks active to its end; then runs are no worse than any
-    partition.
+    The steps are cut where tasks leave. A piece counts the tasks active to its end, so runs are no worse than others.
     """
     total, begin = 0.0, 0
     for end in _levels(costs):

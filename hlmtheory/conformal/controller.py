@@ -95,8 +95,7 @@ def _smallest(xp: Any, q: Array, allowance: Array) -> Array:
 class Run:
     """A run of a controller over rows (..., T, V): supports, their dropped mass (..., T), and levels (..., T + 1).
 
-    The level is τ of a :class:`ThresholdController`, or what is left of the budget, before each step and after the
-    last.
+    The level is τ of a :class:`ThresholdController`, or what is left of the budget, before each step and at the end.
     """
 
     support: Array

@@ -54,8 +54,7 @@ def round_line(
 ) -> tuple[Array, Array]:
     """Return F_K in s and S_K in s a sequence: a round of K drafts of a batch of B takes F_K + B·S_K.
 
-    A pass is (a, b, c), ``context`` the mean cached tokens, ``overhead_s`` what a round with drafts takes beside
-    passes.
+    A pass is (a, b, c), ``context`` the mean cached tokens, ``overhead_s`` what a round with drafts takes besides.
     """
     target, draft = _pass("target_pass", target_pass), _pass("draft_pass", draft_pass)
     length, cached = numbers(COUNT, "draft_length", draft_length), numbers(LENGTH, "context", context)

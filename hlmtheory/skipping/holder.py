@@ -41,8 +41,7 @@ def skip_thresholds(slope: Array, intercept: Array, *, non_acceptance: Array) ->
     -------
     Thresholds
         ``risk_averse`` = -b/a and ``risk_prone`` = (Δ - b)/a, each (...): cu-hlm (12), (14), u-hlm (11). A threshold
-        below 0 skips no draft; a threshold of 1 or more skips all drafts. β ≤ Δ holds for the mean of β, not for each
-        draft.
+        below 0 skips no draft; a threshold of 1 or more skips all. β ≤ Δ holds for the mean of β, not for each draft.
 
     Raises
     ------

@@ -100,8 +100,7 @@ def latency(bits, bandwidth_hz, snr):
     """B/(W log₂(1 + SNR)) = B ln 2/(W ∫₀^SNR mmse(s) ds), the minimum mean square error mmse(s) = 1/(1 + s).
 
     The mutual information of a Gaussian input over Gaussian noise grows with the SNR at the rate of the minimum mean
-    square error of the input's estimate, 1/(1 + s) (I-MMSE). The right side integrates this by quadrature and uses
-    no logarithm.
+    square error of the input's estimate, 1/(1 + s) (I-MMSE). The right side is its quadrature, without a logarithm.
     """
     left = shannon_latency(bits, bandwidth_hz, snr)
     xp, payload, band, ratio = checked(DOMAINS, bits=bits, bandwidth_hz=bandwidth_hz, snr=snr)
@@ -124,14 +123,15 @@ def latency(bits, bandwidth_hz, snr):
     error=lambda mean_snr, cut, width: strip(mean_snr, 0.0, cut, width).error,
 )
 def rayleigh_mean(mean_snr, cut, width):
-    """E[1/log₂(1 + SNR); cut ≤ SNR ≤ top] ≥ ln 2 φ(0) e^{−top/ξ} ln(top/cut), with one SNR for a transfer; infinite as
-    cut → 0.
+    """E[1/log₂(1 + SNR); cut ≤ SNR ≤ top] ≥ ln 2 φ(0) e^{−top/ξ} ln(top/cut), with one SNR for a transfer; so the mean
+    without the two limits is infinite.
 
-    ξ = ``mean_snr``, κ = 0 here, top = cut · ``width``. φ(s) = (1+κ)/ξ e^{-κ-(1+κ)s/ξ} I₀(·) ≥ φ(0) e^{-(1+κ)s/ξ}, as
-    I₀ ≥ 1. As log₂(1+s) ≤ s/ln 2, the integrand is at least ln 2 φ(0) e^{-(1+κ)top/ξ}/s on [cut, top], and its integral
-    at least ln 2 φ(0) e^{-(1+κ)top/ξ} ln(top/cut). With top fixed and cut → 0 this is unbounded: the mean latency is
-    infinite at every mean SNR and every κ, and a run's throughput tends to 0, unless blocks in outage are dropped.
-    E[T_step] in flexspec (2) would be infinite too, were its R_n, which has no law there, Rayleigh.
+    E[X; A] counts X as 0 where A fails; top = cut · ``width``. The proof is for Rician fading; Rayleigh fading has κ =
+    0. φ(s) = (1+κ)/ξ e^{-κ-(1+κ)s/ξ} I₀(·) ≥ φ(0) e^{-(1+κ)s/ξ}, as I₀ ≥ 1. As log₂(1+s) ≤ s/ln 2, the integrand is at
+    least ln 2 φ(0) e^{-(1+κ)top/ξ}/s on [cut, top], and its integral at least ln 2 φ(0) e^{-(1+κ)top/ξ} ln(top/cut).
+    With top fixed and cut → 0 this is unbounded: the mean latency is infinite at every mean SNR and every κ, and a
+    run's throughput tends to 0, unless blocks in outage are dropped. E[T_step] in flexspec (2) would be infinite too,
+    if its R_n, whose law it does not give, were Rayleigh.
     """
     return le(growth(mean_snr, 0.0, cut, width), strip(mean_snr, 0.0, cut, width).value)
 
@@ -145,7 +145,7 @@ def rayleigh_mean(mean_snr, cut, width):
 )
 def rician_mean(mean_snr, k_factor, cut, width):
     """E[1/log₂(1 + SNR); cut ≤ SNR ≤ top] ≥ ln 2 φ(0) e^{−(1+κ)top/ξ} ln(top/cut), φ(0) = (1+κ)e^{−κ}/ξ, with one SNR
-    for a transfer; infinite as cut → 0.
+    for a transfer; so the mean without the two limits is infinite.
 
     Proved with channel.rayleigh_mean.
     """

@@ -11,8 +11,8 @@ L, (7), the mean tokens of a step; O_m takes ⌈O_m/L⌉ of the N steps. J layer
 the first i tasks at step n, and Υ[i, 0, 0] their latency; S[i]: first task of their last batch; T_inf: inference
 latency, (22). w_k: share of the band of user k, with power p_k, gain g_k, noise σ² and an upload of λI_k bits.
 
-here     d, v      F, C                                    B    K in (7)
-edge-sd  T^d, T^v  C^d_{n,m}, C_{n,m}; F: FLOPs of a pass  B_w  l
+here     d, v (seconds of a batch; d is no token)  F, C                                    B    K in (7)
+edge-sd  T^d, T^v                                  C^d_{n,m}, C_{n,m}; F: FLOPs of a pass  B_w  l
 
 Our words: the tasks of a run, one batch, follow one another in the order of I. With a barrier, as in (22), each step
 begins when all batches have ended the one before. A piece is the steps between two at which tasks leave. A wave is the
@@ -231,8 +231,7 @@ def cost(model, new_tokens, cached_tokens):
 def pipeline(draft_times, verify_times):
     """C_m = max(Σ_{i≤m} d_i, C_{m−1}) + v_m, with C_0 = 0, gives C_M = max_k (Σ_{i≤k} d_i + Σ_{i≥k} v_i).
 
-    Unrolled, the recurrence takes the longest of the M paths through the two rows of the schedule: drafts 1..k, then
-    verifications k..M.
+    Unrolled, the recurrence takes the longest of M paths through the schedule: drafts 1..k, then verifications k..M.
     """
     left = recurrence(*stage_pair("draft_times", draft_times, "verify_times", verify_times))
     d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
@@ -325,8 +324,7 @@ def minmax():
 def minmax_printed():
     """t* = Σ_k λI_k/(B log₂(1 + p_k/(g_k σ²))), the gain in the denominator, at a fixed SNR.
 
-    (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k, correct if every g_k = 1. Instead:
-    ofdma.minmax.
+    (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k, which needs g_k = 1. Instead: ofdma.minmax.
     """
     return eq(band_side(latency_of_radio, *RADIO), band_side(latency_as_printed, *RADIO))
 
@@ -535,10 +533,10 @@ def dp_gap():
     (52, 36) and (48, 28). The table keeps the earliest end of tasks 1 and 2, 86 apart against 88 together, and so
     ends at max(68 + 48, 86) + 28 = 144. Together they free the drafts at 52, and all ends at max(52 + 48, 88) + 28
     = 128. (With a last batch {2, 3} it takes 170, all together 196.) One state for each prefix is not enough
-    (batching.dp). Against runs the loss is small at Table II (paper_repro.md), against all batches, if answers
-    differ, not. Print: "return Optimal batching decisions", line 27; "we obtain the minimum inference latency for
-    processing all tasks", below (32). It hedges above (29): "minimum inference latency achieved by the algorithm".
-    Instead: batching.pareto.
+    (batching.dp). Runs are batches of consecutive sorted tasks, as Algorithm 1 makes them. At Table II (paper_repro.md)
+    the loss is small against runs, but not against all batches, if answers differ. Print: "return Optimal batching
+    decisions", line 27; "we obtain the minimum inference latency for processing all tasks", below (32). It hedges above
+    (29): "minimum inference latency achieved by the algorithm". Instead: batching.pareto.
     """
     return le(planned("dp"), against(run_sides.as_given))
 

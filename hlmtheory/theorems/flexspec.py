@@ -5,11 +5,11 @@ and E(K) the mean tokens of a round with K drafts, at most K_max: ETGR(K) = E(K)
 Draft i is accepted with probability α_i given that those before it are, or γ if that is the same for all; τ drafts are.
 γ̂ is the paper's exponential mean of τ/K, K̂ the length that is best for it. E(K) counts the server's own token too, as
 Algorithm 2 does with 1 + γ̂K; (2) and (11) have E[τ | K] = E(K) - 1 in its place. R is the link's bit/s (R_n), O
-(O_header) and b the bits of a header and of a token; F₀ and m₀ are what F and M are without these. Only here: h, c and
-ζ of ``stationary``. Algorithm 2 writes q for the target model's distribution, here p; q is the draft's. (2) and (7) to
-(11) define the tokens and seconds of a round, F and M, and the aim: definitions, which have no claim; results printed
-on them are the refuted two. In other files: on III-C the three ``verification.update_*``, in ``ours_rounds``; on plans
-with skips and messages the five ``policy.user_*``, in ``ours_plans``.
+(O_header) and b the bits of a header and of a token; F₀ and m₀ are what F and M are without these. Only here: h is
+-ln γ, c is h (F/M - 1), and ζ the positive root of e^ζ - 1 - ζ = c. Algorithm 2 writes q for the target model's
+distribution, here p; q is the draft's. (2) and (7) to (11) only define the tokens and seconds of a round, and the aim:
+they have no claim. The paper prints two results on them; both are refuted. In other files: on III-C the three
+``verification.update_*``, in ``ours_rounds``; on skips and messages the five ``policy.user_*``, in ``ours_plans``.
 """
 
 from functools import partial
@@ -86,11 +86,11 @@ def unimodal():
     condition=side(draft_length_sides.digits_lost, *LINK),
 )
 def stationary():
-    """at K = ζ/h − 1, not rounded, e^ζ − 1 − ζ = c, a draft's relative gain equals its relative cost.
+    """with h = −ln γ, c = h (F/M − 1) and ζ > 0 the root of e^ζ − 1 − ζ = c, the relative gain (dE/dK)/E of a draft
+    equals its relative cost M/T(K) at K = ζ/h − 1, not rounded.
 
-    h = -ln γ, c = h (F/M - 1), and ζ > 0 is the root of e^ζ - 1 - ζ = c. With x = K + 1, E is proportional to 1 -
-    e^{-hx} and T(K) = F + K M to x + c/h. At ζ = hx, e^ζ = 1 + ζ + c, so h e^{-hx}/(1 - e^{-hx}) = h/(e^ζ - 1) = h/(ζ +
-    c) = 1/(x + c/h): gain and cost are equal.
+    With x = K + 1, E is proportional to 1 - e^{-hx} and T(K) = F + K M to x + c/h. At ζ = hx, e^ζ = 1 + ζ + c, so
+    h e^{-hx}/(1 - e^{-hx}) = h/(e^ζ - 1) = h/(ζ + c) = 1/(x + c/h): gain and cost are equal.
     """
     return eq(side(draft_length_sides.gain_of_a_draft, *LINK), side(draft_length_sides.cost_of_a_draft, *LINK))
 
@@ -103,7 +103,7 @@ def stationary():
     tight={**CASE, "draft_length": 4, "max_draft_length": 16},
 )
 def optimal():
-    """ETGR(K) ≤ ETGR(K*) for every K in 1..K_max, K* the better neighbour of ζ/h − 1, clamped.
+    """ETGR(K) ≤ ETGR(K*) for every K in 1..K_max, K* the better of the integers next to ζ/h − 1, moved into 1..K_max.
 
     h = -ln γ and c = h (F/M - 1); ζ > 0 is the root of e^ζ - 1 - ζ = c, if c > 0. Let 0 < γ < 1 and M > 0. E(K)/T(K) is
     proportional to f(x) = (1 - e^{-hx})/(x + c/h), x = K + 1: f' has the sign of 1 + hx + c - e^{hx}, which is concave
@@ -134,10 +134,10 @@ def slower_shortens():
 
     Scope: where F₀/m₀ ≥ O/b it holds. F₀ is at most a token of Cloud-Only (print's β of T_fixed aside), and m₀ at
     least a draft (Table V). On the Raspberry Pi, at most 1,225 ms (Table IV) and at least 145 ms, F₀/m₀ is at most
-    8.5, below O/b = 20; so F/M rises there, and K*, a step function, at 2 kbit/s or less for F₀ = 1,225 ms and γ =
-    .5, .6, …, .9. On the others, 415 ms or more (Table III) and drafts of at most 12 ms, it is 20 or more if
-    δ_cloud, not printed, is at most 8 ms and sending at most 7 of the 415 ms: (415 - 8 - 7)/(12 + 8) = 20. Instead:
-    draft_length.slower_shortens_if.
+    8.5, below O/b = 20; so F/M rises there, and K*, a step function, first rises between 2 and .1 kbit/s for F₀ =
+    1,225 ms and γ = .5, .6, …, .9. On the others, 415 ms or more (Table III) and drafts of at most 12 ms, it is 20 or
+    more if δ_cloud, not printed, is at most 8 ms and sending at most 7 of the 415 ms: (415 - 8 - 7)/(12 + 8) = 20.
+    Instead: draft_length.slower_shortens_if.
     """
     return le(
         side(lambda values: float(draft_length_sides.two_links(values)[0]), *LINKS),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hlmtheory._array import arrays
-from hlmtheory.claims import IMPLIED, NEW, Assumption, Source, eq, le, theorem
+from hlmtheory.claims import IMPLIED, NEW, SOFTWARE, Assumption, Source, eq, le, theorem
 from hlmtheory.codec.messages import truncated_message
 from hlmtheory.codec.selection import cheapest_codec
 from hlmtheory.sides import codec_sides, lattice_sides, partial_sides, truncation_sides
@@ -45,7 +45,7 @@ TAIL = {"draft": [0.25, 0.375, 0.375, 0.0], "k": 2}
 @theorem(
     "codec.round_trip",
     Source("bhattacharjee2025csqs", "Alg. 1, line 10, and Alg. 2, line 18"),
-    NEW,
+    SOFTWARE,
     tight={"counts": [6, 0, 4, 0], "support": [True, False, True, False], "token": 2},
 )
 def round_trip(counts, support, token):
@@ -94,8 +94,7 @@ def cheapest_certificate():
     Σ |q - q̂| = 2 TV(q, q̂) = 2 Σ (q - q̂)⁺. On the support of a lattice, the entries that are rounded up lose
     nothing and the others their remainder; the rest loses all, or in a mixture what it has above its share. The
     choice, the encoder and the server take one function of the canonical row to the counts. The sums have at most 15
-    V terms of size 1 in all, each rounded by 2^-53, which is less than the slack that is added. Top-k:
-    codec.certificate.
+    V terms of size 1 in all, each rounded by 2^-53, less than the slack that is added. Top-k: codec.certificate.
     """
     return le(
         codec_sides.side_side(codec_sides.mixed_distance, "draft", "bias_tolerance", "token"),
@@ -150,7 +149,7 @@ def cheapest():
     ratio=64 / (64 + 2.0**-4),
 )
 def text_gap():
-    """bits of the plan by the lower hulls ≤ its own lower bound + the most bits of one hull step.
+    """bits of the plan by the lower hulls ≤ its lower bound on the bits of any plan + the most bits of one hull step.
 
     The steps are taken by rising bits for each unit of bias until the budget is kept. Let λ be the price of the last
     one. Before and after it, each row has the least bits + λ bias. So the bound is the bits before it plus λ times

@@ -11,7 +11,7 @@ from hlmtheory.batching import search
 from hlmtheory.channel.fading import Rician, distribution_by_quadrature
 from hlmtheory.channel.leak import rounds_leak
 from hlmtheory.channel.split import by_mean, downlink_bits, noise, received_bias, received_error, rows_side
-from hlmtheory.claims import KNOWN, NEW, Assumption, Source, eq, le, theorem
+from hlmtheory.claims import KNOWN, NEW, SOFTWARE, Assumption, Source, eq, le, theorem
 from hlmtheory.draft_length.delay import rates_side, threshold_rate
 from hlmtheory.draft_length.rates import COST
 from hlmtheory.serving.pipeline import recurrence, stage_pair
@@ -366,7 +366,7 @@ def adaptive_depths():
     "draft_length.delay_threshold", Source(field.PAPER, "abstract: a finite delay-monotone threshold"), NEW, tight=CASE
 )
 def delay_threshold():
-    """the best length is the number of K with c_K < (F + delay)/M, c_K = E(K)/S(K + 1) − K, for any profile.
+    """the best length is the number of K = 0, 1, … with c_K < (F + delay)/M, where c_K = E(K)/S(K + 1) − K.
 
     K + 1 is better than K iff S(K + 1) T(K) > M E(K), that is x > c_K. S falls and E rises, so c_{K+1} - c_K = E(K +
     1)/S(K + 2) - E(K)/S(K + 1) - 1 ≥ (E(K) + S(K + 1))/S(K + 1) - E(K)/S(K + 1) - 1 = 0. So all K below the number
@@ -423,13 +423,16 @@ def online_regret():
 )
 def colocated_speed():
     """tokens a second of a device that drafts, sends and waits in turn, loses nothing and draws K independently of what
-    would be accepted ≤ max over K of E(K)/(K t_s + V(K)), those of a server that drafts itself and streams.
+    would be accepted, which is distributed alike in all rounds, ≤ max over K of E(K)/(K t_s + V(K)), those of a server
+    that drafts itself and streams.
 
     The server repeats the device's rounds: the same drafts, drawn from the same distributions, and the same
-    verification. So it emits the same tokens, round by round, in K t_s + V(K) ≤ K t_d + a + V(K) seconds, where a ≥
-    0 is the time of messages, round trip and queue. If K is independent of what would be accepted, rounds of each K
-    give E(K) in the mean. With the shares w of rounds of each K, the rate Σ w E/Σ w (K t_s + V) is a mean of E/(K
-    t_s + V), so it is at most the largest of them.
+    verification. So it emits the same tokens, round by round, in K t_s + V(K) ≤ K t_d + a + V(K) seconds, where a ≥ 0
+    is the time of messages, round trip and queue. As rounds are alike and K is independent, rounds of each K give E(K)
+    in the mean. So with shares λ_K the rate Σ λ_K E(K)/Σ λ_K (K t_s + V(K)) is a mean of E(K)/(K t_s + V(K)), at most
+    the largest of them. If rounds are not alike, a server that repeats the lengths is as fast, but one K may not be: if
+    of every seven tokens the drafts of the second and the fourth alone are wrong, t_s = .5 and V(K) = 1, a fair coin
+    between K = 1 and 2 gives 1.23 tokens a second, and no single K more than 1.17.
     """
     return le(
         POLICY_side(colocated_sides.device_rate, *field.DEVICE),
@@ -459,13 +462,13 @@ def colocated_speed_looks():
 
 @theorem("policy.colocated_speed_most", field.SOURCE, NEW, tight=field.SURE_OR_NOT)
 def colocated_speed_most():
-    """tokens a second of a server that drafts at most K tokens and knows what will be accepted ≤ the larger of 1/V(0)
-    and E/((E − 1) t_s + s + s' E), E = E(K): the most that a look adds to max E(K)/(K t_s + V(K)).
+    """tokens a second of a server that drafts at most K tokens and knows what will be accepted ≤ the larger of
+    1/(s + s′) and E(K)/((E(K) − 1) t_s + s + s′ E(K)): the most that a look adds to max E(K)/(K t_s + V(K)).
 
-    A round of K drafts with N tokens has N - 1 ≤ K. So it takes K t_s + s + s'(K + 1) ≥ (N - 1) t_s + s + s' N, and
-    a rate is at most f(E N), f(x) = x/((x - 1) t_s + s + s' x). f is monotone, and 1 ≤ E N ≤ E(K_max) whatever the
-    rule is, since N - 1 is at most the drafts that would be accepted. So the rate is at most the larger of f(1) =
-    1/V(0) and f(E(K_max)). A rule that stops before each rejected draft attains it.
+    A round of j ≤ K drafts with n tokens has n - 1 ≤ j. So it takes j t_s + s + s′ (j + 1) ≥ (n - 1) t_s + s + s′ n,
+    and a rate is at most f(x) = x/((x - 1) t_s + s + s′ x) at the mean x of n. f is monotone, and 1 ≤ x ≤ E(K) for any
+    rule: n - 1 is at most the drafts that would be accepted, distributed alike in all rounds. So the rate is at most
+    the larger of f(1) = 1/(s + s′) and f(E(K)). A rule that stops before each rejected draft attains f(E(K)).
     """
     return le(
         POLICY_side(colocated_sides.looking_rate, *field.POLICY_CONTEXTS, *field.OWN),
@@ -507,7 +510,7 @@ def colocated_capacity():
     tight={"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "acceptances": [1.0], "batch": 1},
 )
 def colocated_gain_floor():
-    """1 + K t_s/(B σ(K)), K the server's best, ≤ users of a full server if devices draft, over without.
+    """1 + K t_s/(B σ(K)) ≤ users of a full server if devices draft, over its users if it drafts with its best K.
 
     Let d(K) = σ/E be the time of the server for a token if devices draft, and e(K) = (σ + K t_s/B)/E if it drafts,
     least at K' and K''. The gain is e(K'')/d(K'). It is at most e(K')/d(K'), since e(K'') is the least e, and at
@@ -682,7 +685,7 @@ def user_optimum():
     )
 
 
-@theorem("policy.user_rate", user_sides.SOURCE, NEW, tight=ONE_POSITION)
+@theorem("policy.user_rate", user_sides.SOURCE, SOFTWARE, tight=ONE_POSITION)
 def user_rate():
     """tokens per second of the plan found = the rate that it states, by enumeration of its rounds.
 
@@ -710,7 +713,7 @@ def user_risk():
     )
 
 
-@theorem("policy.user_limit", user_sides.SOURCE, NEW, tight=ONE_POSITION)
+@theorem("policy.user_limit", user_sides.SOURCE, SOFTWARE, tight=ONE_POSITION)
 def user_limit():
     """mean TV(law of a token, p) of the plan found ≤ the limit, if β̂ = β, by enumeration of its rounds.
 

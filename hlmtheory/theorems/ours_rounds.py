@@ -97,8 +97,7 @@ def list_():
     """P(b among the L first of q's race) = Σ_v p_v ∫ e^{−τ} P(fewer than L are ahead of v) dτ.
 
     Given b = v and E_v = x, token w is ahead of v in the device's race if E_w < x q_w/q_v, while E_w ≥ x p_w/p_v is
-    known: with probability 1 - exp(-x (q_w/q_v - p_w/p_v)⁺), independently. The list holds v if fewer than L are
-    ahead.
+    known: with probability 1 - exp(-x (q_w/q_v - p_w/p_v)⁺), independently. v is listed if fewer than L are ahead.
     """
     return eq(sides.list_of, sides.list_enumerated)
 

@@ -1,8 +1,7 @@
 """How many of V probabilities to send: the published rules, the exact one, and rules with a guarantee.
 
-Paper: cu-hlm (oh2025cuhlm) Sections IV-B to IV-D, (19), (21), (24). Symbols are those of
-:mod:`hlmtheory.truncation`; θ is ``distortion_tolerance``, on TV(r, r̂); ε is ``bias_tolerance``, on Σ_v |law_v - p_v|,
-twice a total variation.
+Paper: cu-hlm (oh2025cuhlm) Sections IV-B to IV-D, (19), (21), (24). Symbols are those of :mod:`hlmtheory.truncation`; θ
+is ``distortion_tolerance``, on TV(r, r̂); ε is ``bias_tolerance``, on Σ_v |law_v - p_v|, twice a total variation.
 
 How k should depend on the uncertainty: suppose that only q and an upper bound τ on the mean rejection probability T =
 TV(q, p) = Σ q_v β_v are known. Then the largest Bias is 2 min(τ, Δ_k) for every k (``truncation.bias_worst``). So k = 0

@@ -1,8 +1,7 @@
 """Acceptance, rejection and resampling: the distribution of what speculative decoding emits.
 
-Papers: cu-hlm (oh2025cuhlm) (2)-(3), u-hlm (oh2024uhlm) (9)-(10), edge-sd (7), flexspec Algorithm 2;
-the rule itself is Leviathan and others, 2023 (leviathan2023fast) and Chen and others, 2023
-(chen2023accelerating).
+Papers: cu-hlm (oh2025cuhlm) (2)-(3), u-hlm (oh2024uhlm) (9)-(10), edge-sd (7), flexspec Algorithm 2; the rule itself is
+Leviathan and others, 2023 (leviathan2023fast) and Chen and others, 2023 (chen2023accelerating).
 
 ========== =============================================== ========= ===========
 symbol     name                                            unit      shape

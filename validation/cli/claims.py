@@ -130,7 +130,7 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
                 place = f"  {claim.id:{wide}}  {kinds[claim.id]:13}  {claim.source.place}"
                 marks = f"{_shown_false(claim)}{_how_tight(claim)}{' †' if claim.assumptions else ''}"
                 say(console, place, f"      {claim.statement}{marks}")
-                if shown and claim.id not in own and (new := _new_symbols(claim, known)):
+                if shown and claim.id not in own and (new := _new_symbols(claim, claim.statement, known)):
                     say(console, *_lines_of(new), style="dim")
     certified = certificate()
     if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
@@ -148,7 +148,7 @@ def _by_module(part: list[Claim]) -> list[tuple[str, list[Claim]]]:
 
 def _lines_of(symbols: Sequence[str]) -> list[str]:
     """Return what symbols mean on lines of at most some 120 characters, cut between symbols."""
-    lines = [f"      where {symbols[0]}"]
+    lines = [f"      where {symbol}" for symbol in symbols[:1]]
     for symbol in symbols[1:]:
         if len(lines[-1]) + len(symbol) < 117:
             lines[-1] += f" | {symbol}"
@@ -157,10 +157,10 @@ def _lines_of(symbols: Sequence[str]) -> list[str]:
     return lines
 
 
-def _new_symbols(claim: Claim, known: dict[str, str]) -> list[str]:
-    """Return the symbols of a statement, and of their meanings, not said so in ``known``, and put them there."""
-    new, said = [], [meaning for head, meaning in symbols(claim, claim.statement).items() if not head.startswith("in ")]
-    for head, meaning in symbols(claim, "; ".join((claim.statement, *said))).items():
+def _new_symbols(claim: Claim, text: str, known: dict[str, str]) -> list[str]:
+    """Return the symbols of a text, and of their meanings, not said so in ``known``, and put them there."""
+    new, said = [], [meaning for head, meaning in symbols(claim, text).items() if not head.startswith("in ")]
+    for head, meaning in symbols(claim, "; ".join((text, *said))).items():
         if head.startswith("in ") and PAPERS.get(head[3:]) != claim.source.key:
             continue  # how another paper writes them
         name, _, rest = meaning.partition(", ")
@@ -222,8 +222,14 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     plain["proof"] = "".join(proof.replace("False: ", "", 1) for proof in proofs)
     names = {one.id: None for part in [used, *(_others(one)[0] for one in whole)] for one in part if one not in whole}
     plain["proof_names"] = as_typed(f"{', '.join(names)}; `python3 hlm claims ID` prints one") if names else None
-    plain["cite_instead"] = "".join(f"\n    {one.id}: {one.conditioned}" for one in better) or None
     texts = (claim.statement, *(a.statement for a in claim.assumptions), plain["proof"])
+    known, instead = dict[str, str](), [""]
+    if not own:
+        _new_symbols(claim, "; ".join(texts), known)
+    for one in better:
+        new = [] if own else _new_symbols(one, one.conditioned, known)
+        instead += [f"    {one.id}: {one.conditioned}", *_lines_of(new)]
+    plain["cite_instead"] = "\n".join(instead) or None
     quotes = [said if place == "letters" else f"{place}: {said}" for place, said in (plain["in_print"] or {}).items()]
     plain["in_print"] = "".join(f"\n    {quote}" for quote in quotes) or None
     plain["symbols"] = _symbols(claim, "; ".join(texts), own) or None

@@ -201,7 +201,7 @@ def most_users(
             about[0] += f"{_users_interval(planner, best[0], base, counts)} those of {with_length(base)}"
             about[0] += f". This holds {_until(listed, full_pays)}" if full_pays and has_device(listed) else ""
         if shared is None and np.isfinite(best[0].crowded):
-            other = "" if base in best or listed is not aim.best else f", with the other {three_digits(base.crowded)}"
+            other = "" if base in best or listed is not aim.best else f" ({three_digits(base.crowded)} without devices)"
             each = "Each" if about else "each"
             about.append(f"{each} of its users gets at most {three_digits(best[0].crowded)} tokens/s{other}")
         plugin = aim.best_of(lambda one: one.family == rows.GREEDY and aim.setting.leak_bits is None)  # it pads nothing

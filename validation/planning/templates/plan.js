@@ -662,7 +662,7 @@ function crowd({ s, base, best, rows, every }) {
     const wide = until ? `. This holds until a pass over ${first.draft_length + 1} tokens of each text takes ${until.toFixed(2)} times as long as over one` : "";
     const those = bounded && first === best ? ` those of ${withLength(base)}${wide}` : "";
     const more = named.includes(base) ? "" : `${times(first)}${bounded ? " times" : ""}${those}. `;
-    const other = named.includes(base) || first !== best ? "" : `, with the other ${threeDigits(meanSpeed(base.test, s, s.batch))}`;
+    const other = named.includes(base) || first !== best ? "" : ` (${threeDigits(meanSpeed(base.test, s, s.batch))} without devices)`;
     const plugin = asked.leak_bits === null && bounded && first === best && !named.includes(base) ? kept(every.filter(({ policy }) => policy === GREEDY)) : null;
     const vllm = plugin && !named.includes(plugin) ? `. With vLLM's plugin, ${withLength(plugin)}: ${times(plugin)} times` : "";
     return `${named.map(withLength).join(", or ")}: ${more}${more ? "Each" : "each"} of its users gets at most ${speedOf(named[0], s, s.batch)}${other}${vllm}`;

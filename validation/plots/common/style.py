@@ -80,7 +80,7 @@ def legend_below(axes: Axes, columns: int = 1, **options: Any) -> None:
 
     below = axes.transAxes + ScaledTranslation(0, -28 / 72, canvas_of(axes).dpi_scale_trans)
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "fontsize": SMALLEST}
-    axes.legend(**(place | {"ncols": columns, "bbox_transform": below, "title_fontsize": SMALLEST} | options))
+    axes.legend(**(place | {"ncols": columns, "bbox_transform": below} | options))
 
 
 def canvas_of(axes: Axes) -> Canvas:

@@ -126,14 +126,15 @@ def paint_payload(numbers: Numbers) -> Canvas:
     statistics = numbers["statistics"]
     width, full = statistics["bits_per_entry"], statistics["full_bits"]
     name_panels(panels, numbers["axes"])
-    curve(left, payload["x"], payload["y"], color="0.6", label="k (b + ⌈log₂ V⌉)")
+    curve(left, payload["x"], payload["y"], color="0.6", label=f"k × {width} bits: 8 + ⌈log₂ V⌉")
     left.axhline(full, color="0.4", linewidth=0.8, linestyle=(0, (4, 2)), label="all entries, (4)")
     marks = {name: k for name, k in statistics["mean_k"].items() if k}
     hollow: dict[str, Any] = {"linestyle": "none", "markersize": 4.5, "markerfacecolor": "white"}
     left.plot(
         list(marks.values()), [k * width for k in marks.values()], "o", color=DARK, label="mean k of a rule", **hollow
     )
-    left.plot([looks.OFFLINE], [looks.OFFLINE * width], label="k* printed", **PRINTED)
+    at = looks.full_bits(looks.FULL) / looks.FULL
+    left.plot([looks.OFFLINE], [looks.OFFLINE * at], label=f"k* printed, V = {looks.FULL:,}", **PRINTED)
     curve(right, distortion["x"], distortion["y"], color=DARK, label=r"TV(r, $\hat{r}$)")
     curve(right, bias["x"], bias["y"], color=PALE, linestyle=(0, (4, 2)), label="Bias")
     right.set_ylim(0, None)

@@ -57,10 +57,11 @@ def _mark_printed(axes: Any, numbers: Numbers, compared: str, saving: str) -> No
 def _tell_memory(figure: Canvas, axes: Any, *, all_curves: bool) -> None:
     look = {name: LOOKS["paper"][name] for name in ("color", "marker", "markerfacecolor")} | {"markersize": 3.5}
     hollow = axes.plot([], [], label="hollow: all that run at once do not fit", linestyle="", **look)
-    handles, labels = axes.get_legend_handles_labels() if all_curves else (hollow, [hollow[0].get_label()])
-    rules = "(24b): each batch alone fits the memory; waves: all batches that run at once fit"
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": 3}
-    figure.legend(handles, labels, title=rules, title_fontsize=style.SMALLEST, **place)
+    handles = axes.get_legend_handles_labels()[0] if all_curves else hollow
+    rules = "(24b), the paper's memory limit: each batch alone fits; waves: all batches that run at once fit"
+    band = axes.plot([], [], color="0.85", linewidth=6)
+    names = [*(str(one.get_label()) for one in handles), "bands: 95% intervals"]
+    figure.legend([*handles, *band], names, title=rules, loc="outside lower center", ncols=3)
 
 
 def paint_schemes(numbers: Numbers) -> Canvas:
@@ -93,7 +94,6 @@ def paint_pairs(numbers: Numbers) -> Canvas:
             _draw(axes, series | {"name": name}, [each > limit for each in memory[pair]], look)
         plans = {tuple(one["mean"]) for one in numbers["series"] if one["pair"] == pair and one["scheme"] in OURS}
         axes.set_title(f"models of {title}{': plans coincide' if len(plans) == 1 else ''}")
-    panels[0].fill_between([], [], color="0.85", linewidth=0, label="bands: 95% intervals")
     _share_height(panels, numbers)
     _tell_memory(figure, panels[0], all_curves=True)
     return figure
@@ -119,7 +119,7 @@ def _distinct(numbers: Numbers, count: int) -> list[dict[str, Any]]:
     found: dict[tuple[float, ...], dict[str, Any]] = {}
     for one in (one for one in numbers["series"] if one.get("users") == count):
         means = tuple(one["mean"])
-        name = "best shares, by all plans" if means in found else one["name"].partition(": ")[2]
+        name = "best shares (all plans coincide)" if means in found else one["name"].partition(": ")[2]
         found[means] = one | {"name": name}
     return list(found.values())
 

@@ -87,7 +87,7 @@ def paint_lengths(numbers: Numbers) -> Canvas:
         axes.bar(one["x"], above, 0.7, bottom=below, color=LIGHT, label="communication: delay, indices")
         label = f"K* = {one['best']}, printed; times fitted to it"
         axes.plot(one["best"], 0.0, clip_on=False, label=label, **PRINTED)
-        axes.set(title=f"{one['name']}, {one['wait_ms']:.0f} ms a token's index", ylim=(0, top), xticks=one["x"])
+        axes.set(title=f"{one['name']}, b/R = {one['wait_ms']:.0f} ms", ylim=(0, top), xticks=one["x"])
         axes.grid(axis="x", visible=False)
         style.legend_below(axes)
     panels[-1].step(exact["x"], exact["y"], where="mid", color=DARK, label="K*, exact")

@@ -36,7 +36,7 @@ def simulate_latencies(seed: int, pair: str | None = None) -> Numbers:
     study = c.counted(pair)
     case = Case(study, 0.0)
     chosen = c.chosen_prompts(study, SET)
-    series, standard, told = [], {}, []
+    series, standard = [], {}
     for place, network in enumerate(NETWORKS):
         lines = []
         for line in (line for line in c.LINES if line.name in case.lines[network]):
@@ -50,14 +50,11 @@ def simulate_latencies(seed: int, pair: str | None = None) -> Numbers:
         sd, rule = (case.lines[network][name].of(chosen) for name in (c.STANDARD, case.rule))
         times = c.over(network)
         standard[network] = _ends(c.quotient((times(sd), sd.tokens), (times(rule), rule.tokens), seed))
-        middle, low, high = (end or 1.0 for end in standard[network])
-        word = "slower" if low > 1.0 else "faster" if high < 1.0 else "not told apart"
-        told.append(f"{word} over {network} ({middle:.2f}, {low:.2f} to {high:.2f})")
     axes = {"x": axis("latency of a token", "ms"), "y": axis("method")}
     return {
         "axes": [axes] * len(series),
         "series": series,
-        "statistics": {"rule": case.rule, "standard": standard, "verdict": ", ".join(told)},
+        "statistics": {"rule": case.rule, "standard": standard},
         "basis": basis(study),
         **study.record,
     }

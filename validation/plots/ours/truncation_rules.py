@@ -104,6 +104,7 @@ def paint_sizes(numbers: Numbers) -> Canvas:
     left.set_ylim(looks.decades([one["y"] for one in known], 0.5))
     left.legend(loc="lower left")
     drawn = [one for one in numbers["promised"] if one["mean"] is not None]
+    told = f"printed mean, V = {looks.FULL:,}"
     for place, one in enumerate(drawn):
         low, middle, high = one["spread"]
         names = ("10–90% of positions", "median", "mean") if place == 0 else ("",) * 3
@@ -111,9 +112,9 @@ def paint_sizes(numbers: Numbers) -> Canvas:
         right.plot([middle], [place], "|", color=style.DARK, markersize=9, markeredgewidth=1.5, label=names[1])
         right.plot([one["mean"]], [place], "o", color=style.DARK, markersize=4, label=names[2])
         if (printed := PRINTED_MEANS.get(one["name"].partition(" ")[0])) is not None:
-            right.plot([printed], [place], label="printed mean" if one["name"] == "offline" else "", **style.PRINTED)
+            right.plot([printed], [place], label=told if one["name"] == "offline" else "", **style.PRINTED)
     right.set_yticks(range(len(drawn)), [_named(one["name"]) for one in drawn])
-    right.set(ylim=(len(drawn) - 0.5, -0.5), xlim=(0, None), ylabel="", title=f"promise: Bias ≤ {EPSILON:g}")
+    right.set(ylim=(len(drawn) - 0.5, -0.5), xlim=(0, None), ylabel="", title=f"Bias ≤ {EPSILON:g}, θ = {THETA:g}")
     style.legend_below(right, columns=2)
     return figure
 
@@ -234,14 +235,14 @@ def paint_direction(numbers: Numbers) -> Canvas:
     for axes, names, lines in zip(panels, numbers["axes"], (numbers["series"], numbers["swept"]), strict=True):
         style.name_axes(axes, names)
         for one in lines:
-            name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$")
+            name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("online", "(24)")
             name = name.replace(r"$\Delta_k$ ≤ θ q_d β", r"needed at worst, $\Delta_k$ ≤ θ $q_d$ β")
             mark = {"marker": "o", "markersize": 3} if lines is numbers["series"] else {}
             curve(axes, one["x"], one["y"], label=name, **mark, **styles[one["name"]])
         low, high = looks.decades([one["y"] for one in lines], 0.1)
         axes.set(xlim=(-0.03, 1.03), ylim=(low, 12 * high))  # space for the legend
         axes.legend(loc="upper center", ncols=2)
-    panels[0].set_title("measured, by the true $\\beta_d$")
+    panels[0].set_title(f"measured, by the true $\\beta_d$; θ = {THETA:g}, ε = {EPSILON:g}")
     panels[1].set_title("the same distributions, another $\\beta$")
     return figure
 

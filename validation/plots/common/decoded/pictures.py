@@ -103,7 +103,7 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
         known = [line for line in axes.get_lines() if str(line.get_label()).startswith(("thresholds", "printed"))]
         label_ends(axes, _ENDS)
         if axes is panels[0]:  # the other panel has the thresholds alone
-            figure.legend(handles=known, loc="outside lower center", ncols=3, fontsize=style.SMALLEST)
+            figure.legend(handles=known, loc="outside lower center", ncols=2, fontsize=style.SMALLEST)
     return figure
 
 
@@ -181,8 +181,8 @@ def _mark_gains(axes: Axes, numbers: Numbers, word: str, snr_db: float, gains: S
         speeds = [value(paper, gain) * (one["mean"][at] or np.nan) for gain in gains]
         (marks,) = axes.plot([one["x"][at]] * len(speeds), speeds, clip_on=False, label="_", **style.PRINTED)
         axes.set_ylim(top=max([axes.get_ylim()[1], *(1.6 * speed for speed in speeds if speed > 0)]))
-        times = " and ".join(f"{value(paper, gain):,.4g}" for gain in gains)
-        axes.legend([marks], [f"printed: HLM × {times}"], loc="lower right")
+        times = ",\n".join(f"HLM × {value(paper, one):,.4g} ({one.split('_')[0]})" for one in gains)
+        axes.legend([marks], [f"printed: {times}".replace(" (u)", "")], loc="lower right")
 
 
 def paint_methods(numbers: Numbers) -> Canvas:
@@ -193,7 +193,7 @@ def paint_methods(numbers: Numbers) -> Canvas:
         dots(left, bars, key, shift, label=name, color=color, marker=mark, markerfacecolor=face)
     sent = 1 - value(U, "skipped")
     left.axvline(sent, color="black", linestyle=(0, (1, 1.5)), linewidth=0.9, label="TR, printed for U-HLM")
-    name_rows(left, [one["name"].replace(" (", "\n(") for one in bars])
+    name_rows(left, [names.get(one["name"], one["name"]).replace(", ", ",\n").replace(" (", "\n(") for one in bars])
     left.set_xlabel(numbers["axes"][0]["x"]["label"])
     left.legend(**_ABOVE)
     _curves(right, numbers, "median", list(names))

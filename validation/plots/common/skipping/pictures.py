@@ -20,21 +20,21 @@ def _inside(series: dict[str, Any]) -> dict[str, Any]:
 
 
 def mark_thresholds(axes: Axes, ours: Sequence[float] | None, paper: str) -> None:
-    """Mark our thresholds and the paper's; omit those outside [0, 1]."""
+    """Mark our thresholds and the paper's, the risk-averse one to the left; omit those outside [0, 1]."""
     theirs = [value(paper, name) for name in ("averse", "prone")]
     known = {"ours": (ours or [], style.DARK, style.DASHED), paper: (theirs, style.MIDDLE, style.DOTTED)}
     for name, (places, color, line) in known.items():
+        told = ", ".join(f"risk-{one} {x:.3f}" for one, x in zip(("averse", "prone"), places, strict=False))
         inside = [place for place in places if 0 <= place <= 1]
         for number, place in enumerate(inside):
-            others = "" if len(inside) == len(places) else " (one is outside)"
-            label = None if number else f"thresholds, {name}{others}"
+            label = None if number else f"thresholds, {name}: {told}".replace(" -", " −")
             axes.axvline(place, color=color, linewidth=0.9, label=label, **line)
 
 
 def mark_printed(axes: Axes, paper: str) -> None:
     """Mark the share sent that a paper prints, and of cu-hlm the accepted share of what is skipped."""
     sent, place = 1 - value(paper, "skipped"), value(paper, "chosen" if paper == CU else "prone")
-    axes.plot([place], [sent], label="printed: sent" if paper == CU else "printed", **style.PRINTED)
+    axes.plot([place], [sent], label="printed: sent", **style.PRINTED)
     if paper == CU:
         axes.plot([place], [value(CU, "true_skips")], label="printed: accepted", **style.PRINTED | {"marker": "s"})
 
@@ -59,8 +59,8 @@ def paint_baselines(numbers: Numbers, paper: str) -> Canvas:
 
 def _draw_printed_line(axes: Axes, paper: str, color: str) -> None:
     slope, intercept = value(paper, "slope"), value(paper, "intercept")
-    fit = f", R² {value(CU, 'r_squared'):.3f}" if paper == CU else ""
-    axes.plot([0, 1], [intercept, slope + intercept], color=color, label=f"line that {paper} prints{fit}")
+    fit = f" {slope:g}u − {-intercept:g}" + (f", R² {value(CU, 'r_squared'):.3f}" if paper == CU else "")
+    axes.plot([0, 1], [intercept, slope + intercept], color=color, label=f"{paper} prints{fit}")
 
 
 def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper: str) -> None:
@@ -68,17 +68,18 @@ def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper:
     style.draw_band(
         axes, means | {"name": "means, 95% band"}, color=style.DARK, linestyle="none", marker=".", markersize=4
     )
-    looks: tuple[dict[str, Any], ...] = ({"color": "0.7", "linestyle": (0, (2, 2)), "zorder": 3}, {"color": style.DARK})
-    for line, look in zip(lines, looks, strict=False):
-        style.draw_band(axes, line, **look)
+    for line, (color, width, order) in zip(lines, (("0.75", 4, 1.5), (style.DARK, 1, 2)), strict=False):
+        start, end = line["mean"]
+        told = f"{line['name']}: {end - start:.3f}u {'−' if start < 0 else '+'} {abs(start):.3f}"
+        style.draw_band(axes, line | {"name": told}, color=color, linewidth=width, zorder=order)
     _draw_printed_line(axes, paper, style.MIDDLE)
     mark_thresholds(axes, numbers["statistics"]["bins"]["thresholds"], paper)
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.08, 1))
-    style.legend_below(axes, columns=2)
+    style.legend_below(axes)
 
 
 def paint_line(numbers: Numbers) -> Canvas:
-    figure, (axes,) = style.canvas((style.COLUMN[0], 3.4))
+    figure, (axes,) = style.canvas((style.COLUMN[0], 3.8))
     style.name_axes(axes, numbers["axes"][0])
     _relation(axes, numbers, numbers["series"], CU)
     return figure
@@ -102,7 +103,7 @@ def paint_density(numbers: Numbers) -> Canvas:
 
 
 def paint_both(numbers: Numbers) -> Canvas:
-    figure, (left, right) = style.canvas((style.PAGE[0], 3.5), panels=2)
+    figure, (left, right) = style.canvas((style.PAGE[0], 3.9), panels=2)
     share, *relation = numbers["series"]
     style.name_panels((left, right), numbers["axes"])
     _bars(left, share)
@@ -127,7 +128,7 @@ def paint_transmission(numbers: Numbers) -> Canvas:
     figure, (axes,) = style.canvas(style.COLUMN)
     (series,) = numbers["series"]
     style.draw_band(axes, _inside(series), color=style.DARK, drawstyle="steps-post")
-    axes.plot([value(U, "prone")], [1 - value(U, "skipped")], label="printed", **style.PRINTED)
+    mark_printed(axes, U)
     style.name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     axes.legend(loc="lower left")
@@ -159,8 +160,8 @@ def paint_methods(numbers: Numbers) -> Canvas:
     left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0))
     for (key, name), shift, look in zip(names, (-0.12, 0.12), (_OPEN, _FULL), strict=True):
         dots(right, series, key, shift, label=name, **look)
-    right.set_xlabel("rate")
-    right.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    right.set_xlabel("true skip rate")
+    right.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0))
     if not series:
         left.text(0.5, 0.5, "no line rises: no threshold", ha="center", transform=left.transAxes)
     name_rows(left, [one["name"].replace(", ", ",\n") for one in series])

@@ -10,6 +10,7 @@ from pathlib import Path
 import hlmtheory
 
 SOURCE = Path(__file__).resolve().parents[1]
+REPOSITORY = "https://github.com/hlmtheory/hlmtheory"  # [project.urls] of pyproject.toml has the same
 PAPERS = {
     "cu-hlm": "oh2025cuhlm",
     "u-hlm": "oh2024uhlm",

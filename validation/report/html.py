@@ -18,11 +18,10 @@ from validation.claims.certificate import certificate
 from validation.plots import FIGURES
 from validation.plots.common.record import claims_words, printed_words
 from validation.printable import printable_value
-from validation.provenance import PAPERS, commit_of_code, versions
+from validation.provenance import PAPERS, REPOSITORY, commit_of_code, versions
 from validation.report import first_screen
 from validation.report.citations import bibliography, in_print
 from validation.report.tables import KINDS, pieces, table_row
-from validation.site.pages import REPOSITORY
 from validation.trace.format import LISTS
 
 if TYPE_CHECKING:

@@ -11,10 +11,11 @@ from pathlib import Path
 import hlmtheory
 from validation.errors import UserError
 from validation.planning.page import write_page
+from validation.provenance import REPOSITORY
 from validation.report import results
 from validation.report.publish import published
 from validation.site.interface import api_pages, api_targets
-from validation.site.pages import REPOSITORY, ROOT, contents, pages, relinked
+from validation.site.pages import ROOT, contents, pages, relinked
 from validation.site.theory import anchor, theory_pages
 
 GALLERY = """\

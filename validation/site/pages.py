@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from validation.errors import UserError
+from validation.provenance import REPOSITORY
 from validation.report.tables import pieces
 
 ROOT = Path(__file__).resolve().parents[2]
-REPOSITORY = "https://github.com/hlmtheory/hlmtheory"
-"""Address of the repository; ``[project.urls]`` of pyproject.toml has the same."""
 
 GUIDES = (
     *("choose", "start", "engines", "verdict", "own_claim", "plan", "audit", "versions", "deploy", "run"),

@@ -7,10 +7,11 @@ from importlib import import_module
 import hlmtheory
 from hlmtheory.claims import FALSE, Claim, Origin, Relation, lemmas
 from validation.claims.results import Results, Tally
+from validation.provenance import REPOSITORY
 from validation.report.citations import bibliography, cite, relation_to_source
 from validation.report.html import topic_title
 from validation.report.tables import KINDS, UNPUBLISHED, counterexample_text, instance_text, plain_cells, table_row
-from validation.site.pages import REPOSITORY, escaped, formula, sentence
+from validation.site.pages import escaped, formula, sentence
 
 THEORY = """\
 Theory by topic

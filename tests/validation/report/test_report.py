@@ -15,11 +15,12 @@ from validation.claims.certificate import certificate
 from validation.claims.check import Results, Tally, check_trace
 from validation.errors import UserError
 from validation.plots import FIGURES, draw
+from validation.provenance import REPOSITORY
 from validation.report.citations import bibliography, cite, in_print
 from validation.report.first_screen import Length, partition, partition_table, what_to_send
 from validation.report.html import write_report
 from validation.report.tables import plain_cells, table_row, update_between_markers
-from validation.site.pages import REPOSITORY, ROOT
+from validation.site.pages import ROOT
 from validation.trace.reader import TraceWriter, open_trace
 
 EVIL = "<script>alert(1)</script>"

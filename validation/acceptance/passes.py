@@ -43,10 +43,12 @@ class Measured:
         return np.asarray((1.0 - share) * table[first] + share * table[min(first + 1, len(batches) - 1)])
 
     def sentence(self, name: str) -> str:
-        a, b, c = self.plane
-        plane = f"{1e3 * a:.4g} ms + {1e6 * b:.4g} us a token" + (f" + {1e6 * c:.4g} us a cached token" if c else "")
-        text = f"A pass of the {name} model: {self.count} measured, interpolated; beyond them it grows as {plane}"
-        return f"{text}, from which the farthest pass is {self.worst:.0%} off."
+        _, b, c = self.plane
+        more = f"{1e6 * b:.4g} us" + (f", and a cached one {1e6 * c:.4g} us" if c else "")
+        text = (
+            f"A pass of the {name} model: {self.count} measured, interpolated; beyond them a token adds {more} to the"
+        )
+        return f"{text} nearest: the slope of a plane, which misses a pass by at most {self.worst:.0%}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -339,7 +339,7 @@ def _show_flags(console: Console, engine: str, summary: Summary) -> str:
     written = flags(engine, summary.best, summary.schedule, sampled=sampled)
     merged = ", to merge into the --speculative-config that you serve with (method, model)" if engine == "vllm" else ""
     tied = _tied(summary)
-    which = tied if len(summary.not_told_apart_by_batch) < 2 else "lengths that the first line names"
+    which = tied if len(summary.not_told_apart_by_batch) < 2 else "the lengths above"
     apart = f" ({which} are not told apart)" if tied else ""
     say(console, f"For {engine}{merged}: {written}{apart}", style="bold")
     if sampled and engine == "vllm":
@@ -441,7 +441,7 @@ def _of_yours(summary: Summary) -> list[str]:
     if yours not in (0, best) and speeds.get(yours):
         first, last = summary.not_told_apart or (0, -1)
         noise = ", but may not be better" if {yours, best} <= {*range(first, last + 1)} else ""
-        more = f"K = {best} gives {speeds[best] / speeds[yours] - 1.0:.0%} more{noise}"
+        more = f"K = {best} gives {speeds[best] / speeds[yours] - 1.0:.1%} more{noise}"
         said.append(f"Your K = {yours}: {three_digits(speeds[yours])} tokens/s; {more}.")
     return [*said, f"{tied} are not told apart by these counts."] if tied else said
 

@@ -50,8 +50,9 @@ def show(console: Console, result: Result, about: Sequence[str]) -> None:
     meaning = f" ({symbols})" if (symbols := symbols_said(label)) else ""
     named = "Ours, with" if plainest(asked, asked.best)[1] else "With"
     parameters = [f"{named}: {label}{meaning}"] if label and not has_engine_length(asked.best) else []
-    say(console, result.answer[0], *parameters, style="bold")
-    say(console, *result.answer[1:], "", *result.assumed, *about)
+    use, *more = result.answer[0].split("\n")
+    say(console, use, *parameters, style="bold")
+    say(console, *more, *result.answer[1:], "", *result.assumed, *about)
     _print_policies(console, result)
     users = [] if asked.name == FULL_SERVER else [result.most_users]
     say(console, *users, _legend(result), *result.notes)
@@ -83,10 +84,11 @@ def _legend(result: Result) -> str:
     speeds = "at the median rate" if result.asked.shared is not None else "in the mean over time"
     symbols = symbols_said(" ".join(line for line in result.answer if line.startswith("Risk: ")))
     return (
-        f"Columns: m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: of the row's "
-        f"option (chosen for {result.asked.name}) over those of {with_length(base_server(result.aims.full_server))}, "
-        "if link and memory carry them. Risk: bound on a text's mean total variation from the target model; 1 says "
-        "nothing. Bits up: in a round trip. Methods: docs/choose.md. Every column, option and bound: "
+        f"Columns: m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: if each "
+        f"needs as many tokens, of the row's option (chosen for {result.asked.name}) over those of "
+        f"{with_length(base_server(result.aims.full_server))}, if link and memory carry them. Risk: bound on a text's "
+        "mean total variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: "
+        "docs/choose.md. Every column, option and bound: "
         f"--all.{symbols and ' Symbols: '}{symbols}{symbols and '.'}"
     )
 
@@ -212,11 +214,11 @@ def draw(result: Result, setting: str, path: Path) -> None:
             if speed.low is not None and speed.high is not None:
                 axes.hlines(place, speed.low, speed.high, color="black")
                 axes.hlines(place, speed.low, speed.value, color="white" if row is best else "black")
-        axes.set_yticks(range(len(rows)), [_with_breaks(row) for row in rows])
+        axes.set_yticks(range(len(rows)), [_with_breaks(row, lengths=True) for row in rows])
         axes.invert_yaxis()
         hatched = "; hatched: breaks a limit" if any(row.breaks for row in rows) else ""
         interval = "; line: 95%" if known else ""
-        axes.set_xlabel(f"predicted {what}\ndark: the answer; tan: a device{interval}{hatched}")
+        axes.set_xlabel(f"predicted {what}\ndark: the answer; blue: no device; tan: a device{interval}{hatched}")
         axes.margins(x=0.12)
         figure.supxlabel(fill(setting, 100), x=0.01, ha="left", fontsize=SMALLEST, color="0.35")
         save(headed(figure, title), path)

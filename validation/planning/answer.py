@@ -1,7 +1,7 @@
 """The first lines of a plan. Their numbers come from the rows of an aim, so these cannot contradict the table."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,8 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
     return "; ".join(f"{', '.join(parts)} ({words.get(why, why)})" for why, parts in by_basis.items())
 
 
+ERRORS = (0.12, 0.18)
+"""By how much plans of devices were too fast at most, with hlm serve and vLLM's plugin (studies running_link, vllm)."""
 LIMITS = {"risk": (1.0, ""), "latency": (1e3, " ms a round"), "leak": (1.0, " bits"), "energy": (1e3, " mJ a token")}
 """Limits of a plan, by their options: the scale of what is shown of them, and its unit."""
 
@@ -138,17 +140,11 @@ def answer_of(asked: Aim, row: Row, said: Said, counts: CountsSaid | None = None
     """
     best = asked.best
     use, tied = plainest(asked, best)
-    told = [*said.lengths]
+    flags = _flags_said(asked, counts)
     if has_engine_length(best):
         length = f"{best.option.draft_length:g}"
-        if counts is None or counts.engine.startswith("vllm"):
-            drawn = best.family == rows.COLOCATED if counts is None else counts.sampled
-            sampled = ", draft_sample_method = probabilistic" if drawn else ""
-            greedy = asked.best_of(lambda one: one.family == rows.OWN_GREEDY)
-            default = f"; greedy, its default: {number_said(asked, greedy)}" if drawn and greedy is not None else ""
-            told.insert(0, f"vLLM: num_speculative_tokens = {length}{sampled}{default}")
         use += f", K = {length} {'draft' if length == '1' else 'drafts'} a round"
-    use += f" ({'; '.join(told)})" if told else ""
+    use += f" ({'; '.join(said.lengths)})" if said.lengths else ""
     use += "; ours is as good" if tied else ""
     title = {"capacity": "Server time", "cost": "Cost"}.get(asked.setting.objective, "Speed")
     number = f"{number_said(asked, best)}{interval_said(asked, row, counts)}"
@@ -159,7 +155,7 @@ def answer_of(asked: Aim, row: Row, said: Said, counts: CountsSaid | None = None
     elif said.condition:
         number = f"up to {number}: {said.condition}"
     return [
-        f"Use: {use}; it needs {_needs(best)}{_server_said(asked)}",
+        "\n".join([f"Use: {use}; it needs {_needs(best)}{_server_said(asked)}", *flags, *_hardly_better(asked)]),
         f"{title}: {number}; {asked.name}, {said.basis}",
         f"Guarantee: {said.guarantee}",
         f"{rival_said(asked, counts)}{said.unplanned}",
@@ -265,22 +261,48 @@ def _needs(listed: Listed) -> str:
 
 
 def _server_said(asked: Aim) -> str:
-    """Say which server runs the rounds of a device, as docs/run.md has it, and what the others run best."""
+    """Say which server runs the rounds of a device, as docs/run.md has it."""
     best = asked.best
     if not has_device(best) or best.option.threshold >= 1:  # which skips everything
         return ""
-    if best.family == rows.GREEDY:
-        return ", and hlm serve or vLLM with its plugin"
-
-    def most(allowed: Callable[[Listed], bool]) -> str:
-        listed = asked.best_of(allowed)
-        return "nothing" if listed is None else f"{with_length(listed)}, {number_said(asked, listed)}"
-
-    vllm = f"in vLLM at best {most(lambda one: one.family == rows.GREEDY or not has_device(one))}"
     if best.family == rows.SEED_TREE:
-        serve = most(lambda one: has_device(one) and one.family != rows.SEED_TREE)
-        return f", and a server that reads trees (hlm serve does not: {serve}; {vllm})"
-    return f", and hlm serve ({vllm})"
+        serve = asked.best_of(lambda one: has_device(one) and one.family != rows.SEED_TREE)
+        return f", and a server that reads trees (hlm serve does not: {_said(asked, serve)})"
+    return f", and hlm serve{' or vLLM with its plugin' if best.family == rows.GREEDY else ''}"
+
+
+def _flags_said(asked: Aim, counts: CountsSaid | None) -> list[str]:
+    """Say what vLLM is told for the answer, or what it runs best if it does not run the answer."""
+    best, drawn = asked.best, counts is None or counts.sampled
+    if has_engine_length(best):
+        if counts is not None and not counts.engine.startswith("vllm"):
+            return []
+        flags = f"vLLM: num_speculative_tokens = {best.option.draft_length:g}"
+        flags += ", draft_sample_method = probabilistic" if drawn and best.family == rows.COLOCATED else ""
+        greedy = asked.best_of(lambda one: one.family == rows.OWN_GREEDY) if best.family == rows.COLOCATED else None
+        return [flags if greedy is None else f"{flags} (its default, greedy drafts: {number_said(asked, greedy)})"]
+    if not has_device(best) or best.family == rows.GREEDY or best.option.threshold >= 1:
+        return []
+    return [
+        f"vLLM: at best {_said(asked, asked.best_of(lambda one: one.family == rows.GREEDY or not has_device(one)))}"
+    ]
+
+
+def _said(asked: Aim, listed: Listed | None) -> str:
+    return "nothing" if listed is None else f"{with_length(listed)}: {number_said(asked, listed)}"
+
+
+def _hardly_better(asked: Aim) -> list[str]:
+    """Say how near a plan without loss comes, and one without a device if it is nearer than plans of devices erred."""
+    best, said = asked.best, []
+    exact = None if best.option.lossless else asked.best_of(lambda one: one.option.lossless)
+    if exact is not None:
+        said.append(f"Without loss: {plainest(asked, exact)[0]}: {_priced(asked, exact)}")
+    alone, error = asked.best_of(lambda one: not has_device(one)), ERRORS[best.family == rows.GREEDY]
+    if has_device(best) and alone is not None and best.value / (1.0 + error) < alone.value:
+        ahead = f"{best.value / alone.value - 1.0:.1%} ahead of a server without devices"
+        said.append(f"Beware: it is {ahead}, and plans of devices were up to {error:.0%} too fast")
+    return said
 
 
 def with_length(listed: Listed) -> str:

@@ -86,7 +86,9 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "device_error": DEVICE_ERROR,
         "counted": "files" in evidence,
         "tokens": evidence.get("tokens"),
-        "told": _stated(plan, r"^Use: .* a round \((.*)\)"),
+        "told": "; ".join(
+            filter(None, (_stated(plan, words) for words in (r"^(vLLM: .*)", r"^Use: .* a round \((.*)\)")))
+        ),
         "interval": _stated(plan, r"^Speed: .*?\((95%[^)]*)\)"),
     }
 

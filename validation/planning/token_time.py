@@ -33,7 +33,7 @@ def wide_passes(planner: Planner, setting: Setting) -> str:
             length = some[int(tokens.argmax())].draft_length
             said.append(f"{1.0 + tokens.max():.2f} times ({what}, with K = {length:.2g})")
     until = f"until a pass over 2 tokens of each text takes {' or '.join(said)} as long as over one"
-    return f"Some drafts pay {until}." if said else ""
+    return f"Drafting pays {until}." if said else ""
 
 
 def takes_no_longer(setting: Setting) -> bool:

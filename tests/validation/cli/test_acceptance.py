@@ -181,7 +181,7 @@ def test_the_answer_comes_before_the_table(tmp_path):
     speeds = [one["tokens_per_second"] for one in found["lengths"]]
     first = " ".join(run(*words).output.split())
     assert first.partition("these times: 3 (")[0].startswith("Best K")
-    assert f"K = 3 gives {speeds[2] / speeds[4] - 1.0:.0%} more, but may not be better" in first
+    assert f"K = 3 gives {speeds[2] / speeds[4] - 1.0:.1%} more, but may not be better" in first
     settings = run(*words, "--settings", "vllm").output
     assert all(part in settings for part in ("nextn", "(K = 2 to 5 are not told apart)", "30 ms at every K"))
     (table := tmp_path / "passes.csv").write_text("model,batch,width,ms\ntarget,1,1,30\ntarget,1,8,30\ndraft,1,1,3\n")

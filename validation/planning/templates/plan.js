@@ -485,7 +485,7 @@ function drawMap(s) {
     for (const { i, j, length } of rows.slice(rows.length >> 1).slice(0, 1)) put(svg, "text", { x: left + (i + length / 2) * wide, y: bottom - (j + 0.5) * high + 5, "text-anchor": "middle", class: `on area${kind}` }, name);
   }
   put(svg, "circle", { cx: at.x, cy: at.y, r: 7, class: "point" });
-  legend("legend", [...areas.map((area) => [tint(area), `${shortName(area.policy)}\u00a0${percent(area.cells / FINE ** 2)}`]), here && ["ring", `here: ${shortName(here.policy)}`]].filter(Boolean));
+  legend("legend", [...areas.map((area) => [tint(area), shortName(area.policy)]), here && ["ring", `here: ${shortName(here.policy)}`]].filter(Boolean));
 }
 
 // ------------------------------------------------------------------------------------------------- the page
@@ -659,7 +659,7 @@ function crowd({ s, base, best, rows, every }) {
     const named = equal.includes(base) ? [base] : [...rivals.sort((a, b) => worth(b) - worth(a)).slice(0, 1), ...equal.filter(own)];
     const bounded = times(first) !== timesSaid(Infinity), servers = poolsOf(s, ...WITHOUT_DEVICE.filter((policy) => !UNRUN.includes(policy)));
     const until = first === best && bounded && longestPass(s, first, servers.filter((one) => !broken(one, s).length));
-    const wide = until ? `. This holds until a pass over ${first.draft_length + 1} tokens of each text takes ${until.toFixed(2)} times as long as over one` : "";
+    const wide = until ? `, if a pass over ${first.draft_length + 1} tokens of each text takes no longer than over one; if ${until.toFixed(2)} times as long, no more` : "";
     const those = bounded && first === best ? ` those of ${withLength(base)}${wide}` : "";
     const more = named.includes(base) ? "" : `${times(first)}${bounded ? " times" : ""}${those}. `;
     const other = named.includes(base) || first !== best ? "" : ` (${threeDigits(meanSpeed(base.test, s, s.batch))} without devices)`;
@@ -683,9 +683,8 @@ function render() {
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
   const notes = plan ? [] : [unmet(s)];
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a risk of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
-  const drawn = POOLS[COLOCATED].length ? COLOCATED : OWN_GREEDY;
-  const lengths = lengthsOf(drawn).map((one) => `K = ${one.draft_length}:\u00a0${say(value(one.test, s))}`).join(", ");
-  lines.lengths = lengths ? `${drawn[0].toUpperCase()}${drawn.slice(1)}, ${UNITS[s.objective]}: ${lengths}.` : "";
+  const speeds = (policy) => lengthsOf(policy).map((one) => `K = ${one.draft_length}:\u00a0${say(value(one.test, s))}`).join(", ");
+  lines.lengths = OWN_DRAFTS.filter(speeds).map((policy) => `${policy[0].toUpperCase()}${policy.slice(1)}, ${UNITS[s.objective]}: ${speeds(policy)}.`).join(" ");
   if (state.ownDraft === null) write("ownDraft");
   for (const name of Object.keys(CONTROLS)) lines[`${name}-basis`] = state[name] === start[name] && data.bases[name] ? `; ${data.bases[name]}` : "";
   lines["rate-basis"] += `; down ${say(s.down / 1e6)}, ${asked.down_bps ? "given" : "by default the median rate"}`;

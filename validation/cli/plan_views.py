@@ -54,8 +54,8 @@ def show(console: Console, result: Result, about: Sequence[str]) -> None:
     say(console, use, *parameters, style="bold")
     say(console, *more, *result.answer[1:], "", *result.assumed, *about)
     _print_policies(console, result)
-    users = [] if asked.name == FULL_SERVER else [result.most_users]
-    say(console, *users, _legend(result), *result.notes)
+    users = "" if asked.name == FULL_SERVER else "\n  ".join(result.most_users)
+    say(console, *filter(None, [users]), _legend(result), *result.notes)
 
 
 def _print_policies(console: Console, result: Result) -> None:
@@ -140,7 +140,7 @@ def show_all(console: Console, result: Result, link: str, basis: str) -> None:
     )
     options = [f"  {name}: {row.option}" for name, row in named if row.option]
     say(console, *options, symbols_said("\n".join(options)))
-    say(console, f"In this plan{'' if alone else ', for one user alone,'} {result.binds}.", result.most_users)
+    say(console, f"In this plan{'' if alone else ', for one user alone,'} {result.binds}.", *result.most_users)
     if result.gap is not None and result.gap.value is not None:
         say(
             console,

@@ -241,7 +241,7 @@ def _plan(console: Console, trace: Trace, cache: Path, picture: Path) -> dict[st
         "answer": plan.result.answer,
         "options": deciding_options(plan.planner.setting, device=has_device(plan.result.asked.best)),
         "assumed": [*plan.result.assumed, *plan.result.notes],
-        "most_users": plan.result.most_users,
+        "most_users": " ".join(plan.result.most_users),
         "picture": picture,
         "lengths": draft_lengths(plan.planner),
         "told_apart": told_apart(plan.planner),

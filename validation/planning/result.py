@@ -33,7 +33,7 @@ class Result:
     assumed: list[str]  # What stands for options that were left out
     notes: list[str]  # What the numbers rest on
     bounds: list[str]
-    most_users: str  # which policies carry most users of a full server
+    most_users: list[str]  # which policies carry most users of a full server
     full_pays: float | None  # how much longer than over one token a full server's widest pass may take in its best plan
 
     @property

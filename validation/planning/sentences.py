@@ -27,7 +27,7 @@ _OFF = [f"{error:.0%}" for error in ERRORS]
 DEVICE_ERROR = (
     f"Where devices ran, plans were up to {_OFF[0]} too fast with hlm serve, and up to {_OFF[1]} with vLLM's plugin"
 )
-_IF_KEPT = "lossless if the engine accepts drafts by standard rejection sampling or another lossless rule (proved)"
+_IF_KEPT = "lossless if the engine implements standard rejection sampling, or another lossless rule, correctly (proved)"
 
 
 def unplanned(planner: Planner, shared: Shared | None) -> str:
@@ -187,7 +187,7 @@ def most_users(
     ahead_from: int | None,
     longest: float,
     counts: Mapping[str, Any] | None,
-) -> str:
+) -> list[str]:
     """Name the policies with the most users of a full server, the strongest that is not ours first."""
     aim, shared, base = aims.full_server, aims.asked.shared, base_server(aims.full_server)
 
@@ -209,27 +209,28 @@ def most_users(
             other = "" if base in best or listed is not aim.best else f" ({three_digits(base.crowded)} without devices)"
             each = "Each" if about else "each"
             about.append(f"{each} of its users gets at most {three_digits(best[0].crowded)} tokens/s{other}")
-        plugin = aim.best_of(lambda one: one.family == rows.GREEDY and aim.setting.leak_bits is None)  # it pads nothing
-        if plugin is not None and listed is aim.best and base not in best and times <= MANY and plugin not in best:
-            about.append(f"With vLLM's plugin, {with_length(plugin)}: {times_said(plugin.value / base.value)} times")
         return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'. '.join(about)}"
 
     texts = counted(aim.setting.server_batch, "text")
-    said = f"Full server: with {texts} a pass (--server-batch) it carries most users within the limits with "
-    said += named(aim.best, aim.rows)
+    start = f"Full server: with {texts} a pass (--server-batch) it carries most users within the limits with"
+    said = [f"{start} {named(aim.best, aim.rows)}"]
     exact = aim.best_of(lambda one: one.option.lossless)
     if exact is not None and not aim.best.option.lossless:
-        said += f". Without loss: {named(exact, [one for one in aim.listed if one.option.lossless])}"
+        said.append(f"Without loss: {named(exact, [one for one in aim.listed if one.option.lossless])}")
+    plugin = aim.best_of(lambda one: one.family == rows.GREEDY and aim.setting.leak_bits is None)  # it pads nothing
+    if plugin not in (None, aim.best) and has_device(aim.best) and aim.best.value <= MANY * base.value:
+        said.append(f"With vLLM's plugin: {with_length(plugin)}: {times_said(plugin.value / base.value)} times")
     if ahead_from and has_device(aim.best):
         users = f"{float(f'{ahead_from:.2g}'):,.0f} users{' who share this link' if shared else ''}"
-        said += (
-            f". At that batch, from about {users} on, devices make more tokens/s together than a server without them"
+        said.append(
+            f"From about {users} on, at that batch, devices make more tokens/s together than a server without them"
         )
     elif shared and has_device(aim.best) and not has_device(aims.asked.best):
-        said += f". For these {shared.name} the answer above is faster; for other numbers: --users"
-    error = f". {DEVICE_ERROR}" if has_device(aim.best) else ""
+        said.append(f"For these {shared.name} the answer above is faster; for other numbers: --users")
+    said += [DEVICE_ERROR] if has_device(aim.best) else []
     whole = aim.best.option.fixed_length and aim.best.option.draft_length == longest
-    return f"{said}{error}.{f' K = {longest:g} is the longest planned.' if whole else ''}"
+    said += [f"K = {longest:g} is the longest planned"] if whole else []
+    return [f"{line}." for line in said]
 
 
 def no_slower(planner: Planner, request: Request) -> list[str]:

@@ -178,7 +178,7 @@ def test_a_device_is_told_its_server_and_a_full_server_what_the_plugin_of_vllm_c
     used = [full, *(planned(plan(*words, "--json")) for words in ((), ("--risk", "text=1", "--objective", "capacity")))]
     assert ["hlm serve" in found["answer"][0] for found in used] == [True, False, False]  # a server; no server
     base, own = full["aims"][1]["without_device"], row_of(full, "greedy drafts")
-    (said,) = re.findall(r"With vLLM's plugin, greedy drafts of a device \(K = \d+\): ([\d.]+) times", plan().output)
+    (said,) = re.findall(r"With vLLM's plugin: greedy drafts of a device \(K = \d+\): ([\d.]+) times", plan().output)
     assert float(said) == pytest.approx(base["server_s_per_token"] / own["server_s_per_token"]["value"], abs=0.006)
 
 

@@ -300,7 +300,7 @@ function unmet(s) {
 function guarantee(option, s) {
   const engine = [...OWN_DRAFTS, OWN_TREE].includes(option.policy) || (data.counted && option.draft_length > 0);
   const tried = option.policy === OWN_GREEDY ? data.greedy_tried : data.tried;
-  if (option.lossless && engine) return ["Lossless, if", `the engine accepts drafts by standard rejection sampling or another lossless rule (proved): hlm audit tests it${tried && ` (${tried})`}.`];
+  if (option.lossless && engine) return ["Lossless, if", `the engine implements standard rejection sampling, or another lossless rule, correctly (proved): hlm audit tests it${tried && ` (${tried})`}.`];
   if (option.lossless) return ["Lossless", "Every text has exactly the target model's law: proved."];
   if (needs(option, s.kind) >= 1 || s.limit >= 1) return ["No limit", `The limit allows any text; its loss is ${two.format(option.loss[s.kind])}, ${measured}.`];
   if (option.policy === CERTIFIED) return [`TV ≤ ${say(needs(option, s.kind))}`, `The law of ${s.kind === "text" ? "a text as long as these" : "each token, given those before it,"} is within this of the target model's: proved.`];

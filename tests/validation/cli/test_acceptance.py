@@ -187,6 +187,6 @@ def test_the_answer_comes_before_the_table(tmp_path):
     (table := tmp_path / "passes.csv").write_text("model,batch,width,ms\ntarget,1,1,30\ntarget,1,8,30\ndraft,1,1,3\n")
     for times in ([*words[1:], "--server-draft-time", "3ms"], ["--times", table, "--draft-time", "3ms"]):
         plan = CliRunner().invoke(main, ["plan", "--acceptance", str(LOG), *map(str, times)]).output
-        assert "draft_sample_method = probabilistic; K = 2 to 5 are not told apart by these counts" in plan
+        assert all(said in plan for said in ("draft_sample_method = probabilistic", "K = 2 to 5 are not told apart"))
         assert "Guarantee: lossless if" in plan  # neither says the rule of acceptance
     assert "--verification" in first

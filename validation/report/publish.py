@@ -237,7 +237,7 @@ def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
     for name in summaries[0]:
         if name.startswith("size_for_bias_"):
             bias = float(name.removeprefix("size_for_bias_"))
-            title = f"probabilities to send for a bias of at most {bias:.0%}, mean"
+            title = f"probabilities sent for a bias ≤ {bias:.0%}, mean"
             rows.append((title, [f"{s[name]:,.0f}" if name in s else "–" for s in summaries]))
     counts = [Counter((tally.kind, tally.outcome) for tally in result.tallies.values()) for result in results]
     order = [*SYMBOLS, *{outcome for count in counts for _, outcome in count}]  # an unknown outcome comes last

@@ -29,8 +29,8 @@ INTRODUCTIONS = {
 READING = (
     "[What we found](../../paper_repro.md) in all papers; [what is refuted](refuted.md); [what holds instead](new.md)."
 )
-BEST = (("cu-hlm", "8"), ("ours", "3"), ("ours", "7"), ("ours", "8"), ("edge-sd", "7a"))
-"""The five figures that carry the main messages."""
+BEST = (("ours", "3"), ("ours", "7"), ("ours", "8"))
+"""The figures that carry the main new messages."""
 ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
 """Numbers of tables in their order."""
 
@@ -105,10 +105,10 @@ def best(figures: Path) -> str:
 
 
 def beside(figures: Path) -> str:
-    """Return the captions of the exhibits that stand beside the numbers of cu-hlm's and u-hlm's main results."""
+    """Return the captions of the exhibits that measure cu-hlm's and u-hlm's main results."""
     ones = [EXHIBITS[key] for key in (("cu-hlm", "6"), ("cu-hlm", "10a"), ("cu-hlm", "I"), ("u-hlm", "I"))]
     abouts = [json.loads((figures / f"{one.stem}.json").read_text(encoding="utf-8")) for one in ones]
-    return "\n".join(f"- {about['caption']} {printed_words(about)}" for about in abouts)
+    return "\n".join(f"- {about['caption']}" for about in abouts)
 
 
 def claims_csv(results: Results) -> str:

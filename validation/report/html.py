@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -174,12 +175,9 @@ def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
     picture = sidecar.with_suffix(".svg")
     svg = _inline(picture, prefix, f"{name}: {about['title']}. {caption}") if picture.exists() else ""
     width = re.search(r'<svg[^>]*\swidth="([\d.]+)pt"', svg)
+    cut = partial(_excerpt, length=EXCERPT_LENGTH)
     tables = [
-        {
-            "title": table["title"],
-            "heads": [_excerpt(head, EXCERPT_LENGTH) for head in table["heads"]],
-            "rows": [[_excerpt(cell, EXCERPT_LENGTH) for cell in row] for row in table["rows"]],
-        }
+        {**table, "heads": [*map(cut, table["heads"])], "rows": [[*map(cut, row)] for row in table["rows"]]}
         for table in about.get("tables", [])
     ]
     return {

@@ -61,7 +61,6 @@ def write_report(
     true = [tally for name, tally in results.tallies.items() if name in claims and claims[name].refuted is None]
     parts = {"vacuous": Counter(one.kind for one in true if one.vacuous)}
     parts["out of scope"] = Counter(one.kind for one in true if one.out_of_scope)
-    send = first_screen.what_to_send(results, manifest.get("vocabulary"), figures)
     text = _template().render(
         topics=_topics([row for row in rows if not row["refuted"]]),
         refuted=[(kind, KINDS[kind], [row for row in rows if row["standing"] == kind]) for kind in FALSE.values()],
@@ -71,7 +70,7 @@ def write_report(
         outcomes=counts,
         printed=in_print(),
         violated=[row["id"] for row in rows if row["outcome"] == "violated"],
-        send=send,
+        send=first_screen.what_to_send(results, manifest.get("vocabulary"), figures),
         ids=claims.keys(),
         released=released,
         release=certified.commits if released else "",

@@ -12,7 +12,6 @@ from validation.provenance import PAPERS
 BIBLIOGRAPHY = Path(__file__).resolve().parents[1] / "references.bib"
 PRINTED = Path(__file__).resolve().parent / "printed.toml"
 
-
 SOFTWARE = """@misc{{hlmtheory,
     author = "{{The hlmtheory contributors}}",
     title = "hlmtheory: the theory of hybrid language models as checkable claims",

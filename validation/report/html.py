@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,6 @@ def write_report(
     true = [tally for name, tally in results.tallies.items() if name in claims and claims[name].refuted is None]
     parts = {"vacuous": Counter(one.kind for one in true if one.vacuous)}
     parts["out of scope"] = Counter(one.kind for one in true if one.out_of_scope)
-    send = first_screen.what_to_send(results, manifest.get("vocabulary"), figures)
     text = _template().render(
         topics=_topics([row for row in rows if not row["refuted"]]),
         refuted=[(kind, KINDS[kind], [row for row in rows if row["standing"] == kind]) for kind in FALSE.values()],
@@ -70,7 +70,7 @@ def write_report(
         outcomes=counts,
         printed=in_print(),
         violated=[row["id"] for row in rows if row["outcome"] == "violated"],
-        send=send,
+        send=first_screen.what_to_send(results, manifest.get("vocabulary"), figures),
         ids=claims.keys(),
         released=released,
         release=certified.commits if released else "",
@@ -174,12 +174,9 @@ def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
     picture = sidecar.with_suffix(".svg")
     svg = _inline(picture, prefix, f"{name}: {about['title']}. {caption}") if picture.exists() else ""
     width = re.search(r'<svg[^>]*\swidth="([\d.]+)pt"', svg)
+    cut = partial(_excerpt, length=EXCERPT_LENGTH)
     tables = [
-        {
-            "title": table["title"],
-            "heads": [_excerpt(head, EXCERPT_LENGTH) for head in table["heads"]],
-            "rows": [[_excerpt(cell, EXCERPT_LENGTH) for cell in row] for row in table["rows"]],
-        }
+        {**table, "heads": [*map(cut, table["heads"])], "rows": [[*map(cut, row)] for row in table["rows"]]}
         for table in about.get("tables", [])
     ]
     return {

@@ -60,9 +60,8 @@ def publish(
     written = [Path(shutil.copy(figure, shelf / figure.name)) for figure in taken]
     known = hlmtheory.all_claims()
     said = {claim: known[claim].statement for claim in results.tallies if claim in known}
-    facts = _run_facts(manifest, name) | _marks(run)
-    if beside:
-        facts["beside"] = {other.name: _marks(other) for other in beside}
+    others = {"beside": {other.name: _marks(other) for other in beside}} if beside else {}
+    facts = _run_facts(manifest, name) | _marks(run) | others
     record = {"run": facts, "results": json.loads(results.to_json()), "statements": said}
     found = run / "published.json"
     found.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -146,7 +145,8 @@ def stale_tables(root: Path) -> list[str]:
     old += [f"{one.name}: a missing number" for one in without]
     for path, content in _files(root).items():
         there = (root / path).read_text(encoding="utf-8") if (root / path).exists() else ""
-        if _published_lines(there) != _published_lines(content):
+        both = (text.splitlines() for text in (there, content))
+        if len({tuple(line for line in one if not line.startswith(UNPUBLISHED)) for one in both}) > 1:
             old.append(path.as_posix())
     return old
 
@@ -155,10 +155,6 @@ def _sidecars(root: Path) -> list[Path]:
     places = [root / "figures", *(record.parent for record in sorted(root.glob("figures/*/claims.json")))]
     found = [place / f"{one.stem}.json" for place in places for one in EXHIBITS.values()]
     return [path for path in found if path.exists()]
-
-
-def _published_lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if not line.startswith(UNPUBLISHED)]
 
 
 def _files(root: Path) -> dict[Path, str]:
@@ -214,9 +210,8 @@ def _read_records(root: Path) -> list[dict[str, Any]]:
 def _run_facts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
     kept = ("positions", "vocabulary", "seed", "new_tokens", "created")
     pair = manifest["pair"]
-    facts: dict[str, Any] = {"pair": name, "parameters": [pair["small_parameters"], pair["large_parameters"]]}
-    facts["versions"] = versions("numpy", "scipy")
-    facts |= {key: manifest[key] for key in kept}
+    facts = {"pair": name, "parameters": [pair["small_parameters"], pair["large_parameters"]]}
+    facts |= {"versions": versions("numpy", "scipy")} | {key: manifest[key] for key in kept}
     return facts | {"texts": len(manifest["prompts"])}
 
 
@@ -237,7 +232,7 @@ def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
     for name in summaries[0]:
         if name.startswith("size_for_bias_"):
             bias = float(name.removeprefix("size_for_bias_"))
-            title = f"probabilities to send for a bias of at most {bias:.0%}, mean"
+            title = f"probabilities sent for a bias ≤ {bias:.0%}, mean"
             rows.append((title, [f"{s[name]:,.0f}" if name in s else "–" for s in summaries]))
     counts = [Counter((tally.kind, tally.outcome) for tally in result.tallies.values()) for result in results]
     order = [*SYMBOLS, *{outcome for count in counts for _, outcome in count}]  # an unknown outcome comes last
@@ -246,8 +241,8 @@ def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
         shown = counts if kind == "measured" else counts[:1]  # simulated claims are checked once
         cells = [str(count[kind, outcome]) for count in shown] + ["–"] * (len(counts) - len(shown))
         rows.append((f"claims {kind}: {outcome}", cells))
-    plain = [[name, *cells] for name, cells in rows]
-    return markdown_table({"heads": ["pair", *(run["pair"] for run in runs)], "rows": plain})
+    heads = ["pair", *(run["pair"] for run in runs)]
+    return markdown_table({"heads": heads, "rows": [[name, *cells] for name, cells in rows]})
 
 
 def _results(record: dict[str, Any]) -> Results:

@@ -26,13 +26,12 @@ INTRODUCTIONS = {
 }
 """Title and first sentence of each page of exhibits, by its name on the site."""
 
-READING = (
-    "[What we found](../../paper_repro.md) in all papers; [what is refuted](refuted.md); [what holds instead](new.md)."
-)
-BEST = (("cu-hlm", "8"), ("ours", "3"), ("ours", "7"), ("ours", "8"), ("edge-sd", "7a"))
-"""The five figures that carry the main messages."""
+READING = "[All papers](../../paper_repro.md); [what is refuted](refuted.md); [what holds instead](new.md)."
+BEST = (("ours", "3"), ("ours", "7"), ("ours", "8"))
+"""The figures that carry the main new messages."""
 ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
 """Numbers of tables in their order."""
+NAMED = re.compile(r"(?<![`\w./-])[a-z_]+\.[a-z_]\w*(?![\w`/])")  # ids of claims that are not code
 
 
 def slug(heading: str) -> str:
@@ -46,11 +45,24 @@ def heading(one: Exhibit) -> str:
 
 
 def site_pages(root: Path) -> dict[str, str]:
-    """Return the pages of results that the site alone has, by their path in its source."""
+    """Return the pages of results that the site alone has, by their path in its source, each claim's name as code."""
     return {
-        f"results/{paper}.md": f"# {title}\n\n{about} {READING}\n\n{_exhibits(root / 'figures', paper)}\n"
+        f"results/{paper}.md": NAMED.sub(
+            lambda name: f"`{name[0]}`" if name[0] in hlmtheory.all_claims() else name[0],
+            f"# {title}\n\n{about} {READING}\n\n{_verdicts(root, paper)}{_exhibits(root / 'figures', paper)}\n",
+        )
         for paper, (title, about) in INTRODUCTIONS.items()
     }
+
+
+def _verdicts(root: Path, paper: str) -> str:
+    """Return the rows of a paper in the table of verdicts; none of our own exhibits."""
+    page = (root / "paper_repro.md").read_text(encoding="utf-8")
+    rows = re.findall(rf"^\| (?:paper(?= \| place)|{paper}) (\|.*)$", page, re.MULTILINE)
+    here = {f"../../{file}": place.removeprefix("results/") for file, place in sections().items()}
+    led = re.sub(r"\]\((?!https:)", "](../../", "\n".join(rows[1:]).replace("](#", "](paper_repro.md#"))
+    table = re.sub(r"(?<=\]\()[^)]+", lambda target: here.get(target[0], target[0]), led)
+    return f"{rows[0]}\n{'|---' * 5}|\n{table}\n\n" if table else ""
 
 
 def sections() -> dict[str, str]:
@@ -105,10 +117,10 @@ def best(figures: Path) -> str:
 
 
 def beside(figures: Path) -> str:
-    """Return the captions of the exhibits that stand beside the numbers of cu-hlm's and u-hlm's main results."""
+    """Return the captions of the exhibits that measure cu-hlm's and u-hlm's main results."""
     ones = [EXHIBITS[key] for key in (("cu-hlm", "6"), ("cu-hlm", "10a"), ("cu-hlm", "I"), ("u-hlm", "I"))]
     abouts = [json.loads((figures / f"{one.stem}.json").read_text(encoding="utf-8")) for one in ones]
-    return "\n".join(f"- {about['caption']} {printed_words(about)}" for about in abouts)
+    return "\n".join(f"- {about['caption']}" for about in abouts)
 
 
 def claims_csv(results: Results) -> str:

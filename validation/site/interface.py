@@ -65,11 +65,8 @@ def module_page(module: str) -> str:
     functions = [name for name in public if inspect.isroutine(getattr(library, name))]
     values = [name for name in public if name not in {*classes, *functions}]
     title = f"hlmtheory.{module}"
-    claims = (
-        f"\n\nIts claims, with proofs: :doc:`/theory/{module}`."
-        if any(name.startswith(f"{module}.") for name in hlmtheory.all_claims())
-        else ""
-    )
+    stated = any(name.startswith(f"{module}.") for name in hlmtheory.all_claims())
+    claims = f"\n\nIts claims, with proofs: :doc:`/theory/{module}`." if stated else ""
     parts = [f"{title}\n{'=' * len(title)}\n\n.. automodule:: hlmtheory.{module}\n   :no-members:{claims}"]
     parts.append(f".. currentmodule:: hlmtheory.{module}")
     for head, found, kind in (("Functions", functions, "function"), ("Classes", classes, "class")):

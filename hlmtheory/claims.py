@@ -327,7 +327,9 @@ def theorem(
             source=source,
             origin=origin,
             statement=statement.replace("\n", " ").removesuffix("."),
-            proof=Proof(file.as_posix(), code.co_firstlineno, " ".join(proof.split())),
+            proof=Proof(
+                file.as_posix(), code.co_firstlineno, "\n\n".join(" ".join(p.split()) for p in proof.split("\n\n"))
+            ),
             sides=function if _parameters(function) else _applied(function()),
             attained=None if tight is None else Attained(tight, ratio),
             assumptions=assuming,

@@ -125,8 +125,7 @@ def dropped_mass():
 def rejection_rate():
     """P(reject) = TV(q̂, p) ≤ TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ), ℓ = 100.
 
-    TV(q̂, p) ≤ TV(q, p) + TV(q, q̄) + TV(q̄, q̂), with dropped_mass and lattice.distortion for the last two. So it
-    holds for any ℓ; checked at ℓ = 100.
+    TV(q̂, p) ≤ TV(q, p) + TV(q, q̄) + TV(q̄, q̂), by dropped_mass and lattice.distortion, for any ℓ; checked at ℓ = 100.
     """
     return le(sides.rejection_rate, sides.position_bound)  # TV(q̂, p) ≤ TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ)
 
@@ -142,8 +141,7 @@ def rejection_rate():
 def rejection_rate_sharp():
     """P(reject) = TV(q̂, p) ≤ TV(q, p) + Σ_{x ∉ X} q_x + D, ℓ = 100.
 
-    As lattice.rejection_rate, with TV(q̄, q̂) ≤ D = i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋), by lattice.distortion_sharp. It
-    holds for any ℓ; checked at ℓ = 100.
+    As lattice.rejection_rate, for any ℓ, with TV(q̄, q̂) ≤ D = i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋) (distortion_sharp).
     """
     return le(sides.rejection_rate, sides.position_bound_sharp)  # the same with D for K/(4ℓ)
 
@@ -346,10 +344,9 @@ def regret_sharp():
     """mean d_n ≤ ε + (τ₁ + η(1 − ε))/(ηT) for every η and V; at τ₁ = 0, Σ d_n ≤ εT + 1 − ε.
 
     Insert the lower bound of conformal.iterates in conformal.telescope: Σ d_n ≤ εT + (τ₁ + η(1 - ε))/η. With (6) as
-    printed it holds too, by the same proof. From a lower τ₁
-    the bound holds too, unless Σ d_n = 0, where it can be negative (regret_small_step). For τ₁ = 0 and ε ≤ 1/2 no
-    smaller constant holds at T = 3 for all V: d_1 = 0, d_2 = 2ε - δ sets τ₃ = ηδ, and a flat row then drops 1 - 1/V, so
-    that Σ d_n = 2ε + 1 - δ - 1/V.
+    printed it holds too, by the same proof. From a lower τ₁ the bound holds too, unless Σ d_n = 0, where it can be
+    negative (regret_small_step). For τ₁ = 0 and ε ≤ 1/2 no smaller constant holds at T = 3 for all V: d_1 = 0, d_2 = 2ε
+    - δ sets τ₃ = ηδ, and a flat row then drops 1 - 1/V, so that Σ d_n = 2ε + 1 - δ - 1/V.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.sharp)  # Σ d_n/T ≤ ε + (τ₁ + η(1 - ε))/(ηT)
 
@@ -473,12 +470,7 @@ def regret_proof():
     CSQS("(30), O(√T) in print, with its constants"),
     NEW,
     assuming=(Assumption("τ₁ ≥ −(c₂/√T)(1 − c₁/√T)", conformal_sides.first_high_enough),),
-    tight={
-        "drafts": [PEAKED_ROW, FLAT_ROW],
-        "target_scale": 2**0.5 / 1024,
-        "learning_scale": 2**0.5,
-        "threshold": 0.0,
-    },
+    tight={"drafts": [PEAKED_ROW, FLAT_ROW], "target_scale": 2**0.5 / 1024, "learning_scale": 2**0.5, "threshold": 0.0},
     ratio=TIGHT,
 )
 def rate():

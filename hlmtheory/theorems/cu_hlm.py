@@ -334,9 +334,8 @@ def every_token_below(uncertainty, slope, intercept, non_acceptance):
     sent, for (10) sends where u > u_th; at u_th = .8 the paper skips 74.8% and sends the rest. That u_th is where the
     line reaches Δ needs no such bound. Instead: skipping.mean_rejection, skipping.threshold.
     """
-    return le(
-        arrays(uncertainty=uncertainty)[1], skip_thresholds(slope, intercept, non_acceptance=non_acceptance).risk_prone
-    )
+    thresholds = skip_thresholds(slope, intercept, non_acceptance=non_acceptance)
+    return le(arrays(uncertainty=uncertainty)[1], thresholds.risk_prone)
 
 
 @theorem(
@@ -504,11 +503,10 @@ def exact(target, draft, distortion_tolerance):
 
     (19) only defines k*. Proved is that ``exact_size``, which scans k from 0 and skips, finds it: it stops at the first
     k that meets (19), or at one that must, as Δ_k ≤ θ TV(q, p), by truncation.tvd_sharp. It skips n > k only if TV(r,
-    r̂_k) - TV(q̂_k, q̂_n)/TV(q̂_k, p) > θ. Such an n fails: TV(r, r̂_n) ≥ TV(r, r̂_k) - TV(r̂_k, r̂_n), and TV(r̂_k,
-    r̂_n) ≤ TV(q̂_k, q̂_n)/TV(q̂_k, p) by the proof of tvd_sharp, which holds for any two distributions in the place of
-    q and q̂ (where r̂_n is 0/0, TV(r, r̂_n) is set to 1 > θ; for θ ≥ 1, k* = 0). Only the entries k < i ≤ n can rise
-    from q̂_k to q̂_n, so TV(q̂_k, q̂_n) = Σ_{k < i ≤ n} (q_i - μ_k)⁺, with μ_k the mean of the tail at k; it rises with
-    n.
+    r̂_k) - TV(q̂_k, q̂_n)/TV(q̂_k, p) > θ. Such an n fails: TV(r, r̂_n) ≥ TV(r, r̂_k) - TV(r̂_k, r̂_n), and TV(r̂_k, r̂_n) ≤
+    TV(q̂_k, q̂_n)/TV(q̂_k, p) by the proof of tvd_sharp, which holds for any two distributions in the place of q and q̂
+    (where r̂_n is 0/0, TV(r, r̂_n) is set to 1 > θ; for θ ≥ 1, k* = 0). Only the entries k < i ≤ n can rise from q̂_k to
+    q̂_n, so TV(q̂_k, q̂_n) = Σ_{k < i ≤ n} (q_i - μ_k)⁺, with μ_k the mean of the tail at k; it rises with n.
     """
     return le(
         resampling_distortion(target, draft, exact_size(target, draft, distortion_tolerance)),

@@ -537,7 +537,7 @@ def dp_gap():
     False: at the counterexample's one step the batches {1}, {2}, {1, 2} and {3} take (d, v) = (34, 18), (34, 18),
     (52, 36) and (48, 28). The table keeps the earliest end of tasks 1 and 2, 86 apart against 88 together, and so
     ends at max(68 + 48, 86) + 28 = 144. Together they free the drafts at 52, and all ends at max(52 + 48, 88) + 28
-    = 128. (With a last batch {2, 3} it takes 170, all together 196.) One state for each prefix is not enough
+    = 128. One state for each prefix is not enough
     (batching.dp). All O are 1, so the paper's simplification O_k = O_max is met. Runs are batches of consecutive sorted
     tasks, as Algorithm 1 makes them. At Table II the loss against runs was at most 0.31% in 120 draws (paper_repro.md,
     Algorithm 1); against all batches it is not small, if answers differ. Print calls the batches

@@ -177,10 +177,9 @@ def linear_adapts():
     1.5/13, then .5/14, 1/18 and 1.5/22: largest at K = 3 both times.
 
     The same holds for every K_max ≥ 2. Print has the remark that slower_shortens refutes, under E ≈ γ̂K "for moderate
-    values of K". It lacks "wherever it shortens K*", with which it claims less, and is still false. Print comes to E ≈
-    γ̂K "using either a geometric decay model or an exponential moving average (EMA)". With the geometric model itself,
-    the exact E, the remark can be true, as in this counterexample. Algorithm 2 has 1 + γ̂K in place of γ̂K, and can
-    change between 1 and K_max (linear_bonus). Instead: draft_length.optimal, for the exact E.
+    values of K". It lacks "wherever it shortens K*", with which it claims less, and is still false. With print's
+    geometric decay model itself, the exact E, the remark can be true, as in this counterexample. Algorithm 2 has 1 + γ̂K
+    in place of γ̂K, and can change between 1 and K_max (linear_bonus). Instead: draft_length.optimal, for the exact E.
     """
     return le(
         side(lambda values: 1.0, *LINK, "rise", "max_draft_length"),

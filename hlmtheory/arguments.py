@@ -164,6 +164,7 @@ ARGUMENTS: Mapping[str, Argument] = {
     "context_acceptances": Argument("α_d(c)", "CD", UNIT),
     "rejection": Argument("β", "R", UNIT),
     "non_acceptance": Argument("Δ", "", UNIT),
+    "uncertainty": Argument("u", "", UNIT),
     "expected": Argument("E[u]", "", UNIT),
     "deviation": Argument("Δ_d", "V", UNIT),
     "kept": Argument("κ_n", "N", UNIT),

@@ -319,6 +319,7 @@ def theorem(
         statement, _, proof = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
         if not proof:
             raise ValueError(f"a theorem must have a proof; got none for {id!r}; add it below the statement")
+        proof = "\n\n".join(" ".join(part.split()) for part in proof.split("\n\n"))
         code = function.__code__
         file, folders = Path(code.co_filename), (Path(__file__).parents[1], Path.cwd())  # a user's own lies elsewhere
         file = next((file.relative_to(folder) for folder in folders if file.is_relative_to(folder)), file)
@@ -327,7 +328,7 @@ def theorem(
             source=source,
             origin=origin,
             statement=statement.replace("\n", " ").removesuffix("."),
-            proof=Proof(file.as_posix(), code.co_firstlineno, " ".join(proof.split())),
+            proof=Proof(file.as_posix(), code.co_firstlineno, proof),
             sides=function if _parameters(function) else _applied(function()),
             attained=None if tight is None else Attained(tight, ratio),
             assumptions=assuming,

@@ -1,8 +1,7 @@
 """One bill for a position, and for a whole round: what skipping and distorted messages add to the distance from p.
 
-A draft d is skipped with probability s_d, else verified with q_d and replaced from r̂⁽ᵈ⁾ = (p - q̂⁽ᵈ⁾)⁺, normalised.
-q̂⁽ᵈ⁾ is ``decoded``, Δ⁽ᵈ⁾ = TV(q, q̂⁽ᵈ⁾) ``deviation``, T = TV(q, p), S = Σ q (1 - s) β and A = Σ q s. The bonus costs
-0.
+A draft d is skipped with probability s_d, else verified with q_d and replaced from r̂⁽ᵈ⁾ = (p - q̂⁽ᵈ⁾)⁺, normalised. q̂⁽ᵈ⁾
+is ``decoded``, Δ⁽ᵈ⁾ = TV(q, q̂⁽ᵈ⁾) ``deviation``, T = TV(q, p), S = Σ q (1 - s) β and A = Σ q s. The bonus costs 0.
 """
 
 from typing import Any

@@ -30,7 +30,7 @@ from hlmtheory.channel.latency import (
     throughput,
     vocabulary_payload_bits,
 )
-from hlmtheory.claims import IMPLIED, NEW, PRINTED, Assumption, Source, eq, le, theorem
+from hlmtheory.claims import IMPLIED, NEW, PRINTED, SOFTWARE, Assumption, Source, eq, le, theorem
 from hlmtheory.sides import shared_seed_sides as sides
 from hlmtheory.sides import sizes_sides, softplus_sides, truncation_sides, worst_case_sides
 from hlmtheory.sides.channel_sides import growth, strip
@@ -308,7 +308,7 @@ def threshold(slope, intercept, non_acceptance):
     ceiling=1.0,
 )
 def holder(cell_probabilities, slope, intercept, non_acceptance):
-    """R = ∫_I (a u + b) f(u) du ≤ Δ^{3/2}/√(3a) · ‖f‖_{2,I}, I = [−b/a, (Δ − b)/a].
+    """R = ∫_I (a u + b) f(u) du ≤ Δ^{3/2}/√(3a) · ‖f‖_{2,I}, I = [−b/a, (Δ − b)/a], for a > 0.
 
     By Hölder with exponents 2 and 2, R ≤ (∫_I (a u + b)² du)^{1/2} ‖f‖_{2,I}. With t = a u + b, which rises from 0 to Δ
     on I, the integral is ∫_0^Δ t² dt/a = Δ³/(3a). As in print, u has the density f and β is taken to be the line a u +
@@ -318,6 +318,24 @@ def holder(cell_probabilities, slope, intercept, non_acceptance):
         rejection_risk(cell_probabilities, slope, intercept, non_acceptance=non_acceptance),
         holder_bound(cell_probabilities, slope, intercept, non_acceptance=non_acceptance),
     )
+
+
+@theorem(
+    "skipping.every_token_below",
+    CUHLM("Theorem 1, (14), read for every token; u-hlm (14)"),
+    IMPLIED,
+    false={"uncertainty": 1.0, "slope": 0.815, "intercept": -0.066, "non_acceptance": 0.5956},
+)
+def every_token_below(uncertainty, slope, intercept, non_acceptance):
+    """u ≤ u_th = (Δ − b)/a for every token, by β ≤ Δ and the line β = a u + b, for a > 0.
+
+    False: Theorem 1 takes β for its mean, which is at most Δ (mean_rejection); the β of a token can be above Δ. By the
+    printed line β = .815 - .066 = .749 at u = 1, above Δ = .5956. Were (14) true of every token, no token would be
+    sent, for (10) sends where u > u_th; at u_th = .8 the paper skips 74.8% and sends the rest. That u_th is where the
+    line reaches Δ needs no such bound. Instead: skipping.mean_rejection, skipping.threshold.
+    """
+    thresholds = skip_thresholds(slope, intercept, non_acceptance=non_acceptance)
+    return le(arrays(uncertainty=uncertainty)[1], thresholds.risk_prone)
 
 
 @theorem(
@@ -476,20 +494,19 @@ def monotone_distortion(target, draft, k):
 @theorem(
     "truncation.exact",
     EXACT,
-    PRINTED,
+    SOFTWARE,
     tight={**sizes_sides.TIGHT, "distortion_tolerance": 0.5},
     condition=truncation_sides.inverse_distance,
 )
 def exact(target, draft, distortion_tolerance):
-    """TV(r, r̂_k) ≤ θ at the k* of (19).
+    """TV(r, r̂_k) ≤ θ at the k* of (19), as the code finds it.
 
-    (19) defines k*. Proved is that ``exact_size``, which scans k from 0 and skips, finds it: it stops at the first k
-    that meets (19), or at one that must, as Δ_k ≤ θ TV(q, p), by truncation.tvd_sharp. It skips n > k only if TV(r,
-    r̂_k) - TV(q̂_k, q̂_n)/TV(q̂_k, p) > θ. Such an n fails: TV(r, r̂_n) ≥ TV(r, r̂_k) - TV(r̂_k, r̂_n), and TV(r̂_k,
-    r̂_n) ≤ TV(q̂_k, q̂_n)/TV(q̂_k, p) by the proof of tvd_sharp, which holds for any two distributions in the place of
-    q and q̂ (where r̂_n is 0/0, TV(r, r̂_n) is set to 1 > θ; for θ ≥ 1, k* = 0). Only the entries k < i ≤ n can rise
-    from q̂_k to q̂_n, so TV(q̂_k, q̂_n) = Σ_{k < i ≤ n} (q_i - μ_k)⁺, with μ_k the mean of the tail at k; it rises with
-    n.
+    (19) only defines k*. Proved is that ``exact_size``, which scans k from 0 and skips, finds it: it stops at the first
+    k that meets (19), or at one that must, as Δ_k ≤ θ TV(q, p), by truncation.tvd_sharp. It skips n > k only if TV(r,
+    r̂_k) - TV(q̂_k, q̂_n)/TV(q̂_k, p) > θ. Such an n fails: TV(r, r̂_n) ≥ TV(r, r̂_k) - TV(r̂_k, r̂_n), and TV(r̂_k, r̂_n) ≤
+    TV(q̂_k, q̂_n)/TV(q̂_k, p) by the proof of tvd_sharp, which holds for any two distributions in the place of q and q̂
+    (where r̂_n is 0/0, TV(r, r̂_n) is set to 1 > θ; for θ ≥ 1, k* = 0). Only the entries k < i ≤ n can rise from q̂_k to
+    q̂_n, so TV(q̂_k, q̂_n) = Σ_{k < i ≤ n} (q_i - μ_k)⁺, with μ_k the mean of the tail at k; it rises with n.
     """
     return le(
         resampling_distortion(target, draft, exact_size(target, draft, distortion_tolerance)),
@@ -500,14 +517,14 @@ def exact(target, draft, distortion_tolerance):
 @theorem(
     "truncation.exact_least",
     EXACT,
-    PRINTED,
+    SOFTWARE,
     assuming=(Assumption("k* of (19) > 0", sizes_sides.sends_something),),
     tight={**sizes_sides.TIGHT, "distortion_tolerance": 0.4999},
     ratio=0.9998,
     condition=truncation_sides.inverse_distance,
 )
 def exact_least(distortion_tolerance, target, draft):
-    """θ ≤ TV(r, r̂_k) for every k < k*: no fewer entries will do.
+    """θ ≤ TV(r, r̂_k) for every k < k*, as the code finds k*: no fewer entries will do.
 
     By truncation.exact every k < k* was tested, or skipped, and fails (19). (19) asks for TV(r, r̂_k) ≤ θ, so θ is
     strictly below; what is checked is ≤.
@@ -694,7 +711,8 @@ def online_gap(target, draft, k, token, sharpness):
     """TV(r, r̂) ≤ Ū(k), with the true β_d, on any token and for any η; the paper asks for a moderate η and has sent
     tokens in mind, where it fails seldom.
 
-    False: D is below Σ q ℓ but can be above 2 TV(q, p), for a small η by any factor. Instead: truncation.online_safe.
+    False: D is below Σ q ℓ but can be above 2 TV(q, p), for a small η by any factor. What follows
+    the semicolon says how the paper means it, and is not claimed. Instead: truncation.online_safe.
     """
     return le(resampling_distortion(target, draft, k), softplus_sides.true_online(target, draft, token, k, sharpness))
 

@@ -372,10 +372,9 @@ def colocated_speed_any():
     """tokens a second of a device that ends a round where its draft model is unsure ≤ max over K of E(K)/(K t_s +
     V(K)), those of a server that does not look.
 
-    False: let half of the rounds be sure (all drafts accepted), the others unsure (the first is rejected), t = 0.1,
-    V = 1. Rounds of 10 drafts give 6 tokens in 2 seconds, and no other K is better. A device that sees after one
-    draft that it is unsure, and then sends, gives 11 + 1 tokens in 2 + 1.1 seconds.
-    Instead: policy.colocated_speed_looks.
+    False: let half of the rounds be sure (all drafts accepted), the others unsure (the first is rejected), t = 0.1, V =
+    1. Rounds of 10 drafts give 6 tokens in 2 seconds, and no other K is better. A device that sees after one draft that
+    it is unsure, and then sends, gives 11 + 1 tokens in 2 + 1.1 seconds. Instead: policy.colocated_speed_looks.
     """
     return le(
         POLICY_side(device_rate, *DEVICE), POLICY_side(lambda one: server_plan(one).rate, *POLICY_CONTEXTS[:2], *OWN)

@@ -128,8 +128,7 @@ def greedy_budget():
     Instead: draft_length.greedy_loss.
     """
     return le(
-        side(lambda values: max(_budget(values)[1]), *STEP),
-        side(lambda values: np.take(*_budget(values)[1:]), *STEP),
+        side(lambda values: max(_budget(values)[1]), *STEP), side(lambda values: np.take(*_budget(values)[1:]), *STEP)
     )
 
 

@@ -126,11 +126,9 @@ def slower_shortens():
     320 bits and indices of 16 give O/b = 20, and γ = .8, F₀ = 20 ms, m₀ = 12.5 ms. Then K* is 1, 2 and 6 at R = 1
     Mbit/s, R/10 and R/1000; with E(K) - 1 for E(K), as printed, 3, 4 and 8.
 
-    Why E is exact here: print has the remark twice. Below (11), "a reduced communication rate R_n increases
-    T_marginal(n), forcing a smaller K_n^* to avoid congestion" is meant "Under this approximation", E[τ | K] ≈ γ̂K "for
-    moderate values of K", which linear_adapts takes. On Fig. 2, no approximation stands by "In weak-signal regimes,
-    where the communication cost dominates", "shifting the optimal solution K_n^* toward smaller values". R/1000 is such
-    a regime: 336 ms of the link, and 32.5 of F₀ + m₀.
+    Why E is exact here: print says it twice, under E ≈ γ̂K (see linear_adapts), and on Fig. 2 without an approximation,
+    which is refuted here. Fig. 2 is on "weak-signal regimes, where the communication cost dominates". R/1000 is such a
+    regime: 336 ms of the link, and 32.5 of F₀ + m₀.
 
     Scope: where F₀/m₀ ≥ O/b it holds. F₀ is at most a token of Cloud-Only (print's β of T_fixed aside), and m₀ at
     least a draft (Table V). On the Raspberry Pi, at most 1,225 ms (Table IV) and at least 145 ms, F₀/m₀ is at most
@@ -149,13 +147,13 @@ def slower_shortens():
     "draft_length.slower_shortens_if",
     FLEXSPEC("below (11), from (8)"),
     CORRECTED,
-    assuming=(Assumption("O_header/b ≤ T_fixed/T_marginal of what is not sent", draft_length_sides.small_header),),
+    assuming=(Assumption("O/b ≤ F₀/m₀", draft_length_sides.small_header),),
     tight={**HEADER, "header_bits": 16.0},
 )
 def slower_shortens_if():
-    """a reduced rate needs no longer draft if O_header/b ≤ T_fixed/T_marginal of what is not sent.
+    """K*(R/slowdown) ≤ K*(R) if O/b ≤ F₀/m₀; checked as ETGR, tokens a second, so that ties do not matter.
 
-    With F₀, m₀ for what is not sent, F = F₀ + O/R and M = m₀ + b/R. The derivative of F/M in 1/R has the sign of O m₀ -
+    F = F₀ + O/R and M = m₀ + b/R. The derivative of F/M in 1/R has the sign of O m₀ -
     b F₀ ≤ 0, so F/M never rises as the link slows. By draft_length.unimodal K* is the first K with γ^{K+1} (F/M + K) ≤
     E(K), or K_max. A K that meets this meets it for every smaller F/M, so K* never rises as F/M falls. (If M = 0 at one
     rate, it is 0 at both, and K* the same.) So the slow link's K* is no longer than the fast one's.
@@ -178,12 +176,10 @@ def linear_adapts():
     and 1.875/13, so K* = 2; with M = 4 it is 1.5/14, 1.75/18 and 1.875/22, so K* = 1. But γK/T(K) is .5/11, 1/12 and
     1.5/13, then .5/14, 1/18 and 1.5/22: largest at K = 3 both times.
 
-    Print has the remark that slower_shortens quotes, under E ≈ γ̂K "for moderate values of K": K_max = 3 is moderate.
-    It lacks "wherever it shortens K*", with which it claims less, and is still false. Print comes to E ≈ γ̂K "using
-    either a geometric decay model or an exponential moving average (EMA)". With the geometric model itself, the exact
-    E, the remark can be true, as in this counterexample. Algorithm 2 has 1 + γ̂K in place of γ̂K, and can change between
-    1 and K_max (linear_bonus).
-    Instead: draft_length.optimal, for the exact E.
+    The same holds for every K_max ≥ 2. Print has the remark that slower_shortens refutes, under E ≈ γ̂K "for moderate
+    values of K". It lacks "wherever it shortens K*", with which it claims less, and is still false. With print's
+    geometric decay model itself, the exact E, the remark can be true, as in this counterexample. Algorithm 2 has 1 + γ̂K
+    in place of γ̂K, and can change between 1 and K_max (linear_bonus). Instead: draft_length.optimal, for the exact E.
     """
     return le(
         side(lambda values: 1.0, *LINK, "rise", "max_draft_length"),

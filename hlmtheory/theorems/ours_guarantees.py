@@ -357,10 +357,9 @@ def bill_text():
 def calibrated(losses, risk, bound):
     """(1/(n+1)) Σ_i L_i(λ̂ of the other n) ≤ ε: for exchangeable prompts E[L_{n+1}(λ̂)] ≤ ε.
 
-    Let λ* be the largest threshold with Σ_{i≤n+1} L_i(λ) ≤ (n + 1) ε. Without prompt i the rule requires Σ_{j≠i}
-    L_j(λ) + B ≤ (n + 1) ε, which is stricter, as L_i ≤ B. So λ̂_i ≤ λ*, L_i(λ̂_i) ≤ L_i(λ*), and the mean over i is
-    at most ε. If the prompts are exchangeable, each of the n + 1 is equally likely to be the last, for all n + 1
-    curves.
+    Let λ* be the largest threshold with Σ_{i≤n+1} L_i(λ) ≤ (n + 1) ε. Without prompt i the rule requires Σ_{j≠i} L_j(λ)
+    + B ≤ (n + 1) ε, which is stricter, as L_i ≤ B. So λ̂_i ≤ λ*, L_i(λ̂_i) ≤ L_i(λ*), and the mean over i is at most ε.
+    If the prompts are exchangeable, each of the n + 1 is equally likely to be the last, for all n + 1 curves.
     """
     return le(held_out_risk(losses, risk, bound), arrays(risk=risk)[1])
 

@@ -349,10 +349,9 @@ def partial_deviation(draft, k):
 def partial_bias(target, draft, k):
     """Bias ≤ 2 min(max Δ_k, max TV(q, p), 1 − p(A ∩ B)) from the top k of both; outer, not sharp.
 
-    Bias ≤ 2 TV(q, p) and ≤ 2 Δ_k (truncation.bias_worst). Let G be the tokens that p lists and q sends: there q̂ =
-    q, so (p - q)⁺ = (p - q̂)⁺, and r and r̂ differ by the factor T̂/T alone. If T ≥ T̂, r ≤ r̂ on G, so Bias = 2 T Σ
-    (r - r̂)⁺ ≤ 2 Σ_{v ∉ G} (p_v - q_v)⁺ ≤ 2 p(Gᶜ). If T < T̂, Bias = 2 T Σ (r̂ - r)⁺ ≤ 2 (T/T̂) Σ_{v ∉ G} (p_v -
-    q̂_v)⁺ ≤ 2 p(Gᶜ).
+    Bias ≤ 2 TV(q, p) and ≤ 2 Δ_k (truncation.bias_worst). Let G be the tokens that p lists and q sends: there q̂ = q, so
+    (p - q)⁺ = (p - q̂)⁺, and r and r̂ differ by the factor T̂/T alone. If T ≥ T̂, r ≤ r̂ on G, so Bias = 2 T Σ (r - r̂)⁺ ≤ 2
+    Σ_{v ∉ G} (p_v - q_v)⁺ ≤ 2 p(Gᶜ). If T < T̂, Bias = 2 T Σ (r̂ - r)⁺ ≤ 2 (T/T̂) Σ_{v ∉ G} (p_v - q̂_v)⁺ ≤ 2 p(Gᶜ).
     """
     left = resampling_bias(target, draft, k)
     xp, p, q = partial_sides.known_side(target, draft, k)

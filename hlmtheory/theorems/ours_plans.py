@@ -244,10 +244,9 @@ def downlink_floor():
 def downlink_truncated():
     """TV(law, p) ≤ TV(p, p̂) if p̂ is sent down and the device draws from (p̂ − q)⁺.
 
-    Let a = (p - q)⁺ and c = (p̂ - q)⁺ with sums T and T̂. law - p = T (c/T̂ - a/T), and the law is min(p, q) + T
-    c/T̂. If T̂ ≥ T: TV = T Σ (c/T̂ - a/T)⁺ ≤ Σ (c - a)⁺. If T̂ < T: TV = T Σ (a/T - c/T̂)⁺ ≤ Σ (a - c)⁺. Both are at
-    most TV(p, p̂), since x ↦ (x - q)⁺ moves no two numbers apart. For T̂ = 0 any token may be drawn: TV ≤ T = TV(q,
-    p) = TV(p, p̂).
+    Let a = (p - q)⁺ and c = (p̂ - q)⁺ with sums T and T̂. law - p = T (c/T̂ - a/T), and the law is min(p, q) + T c/T̂. If T̂
+    ≥ T: TV = T Σ (c/T̂ - a/T)⁺ ≤ Σ (c - a)⁺. If T̂ < T: TV = T Σ (a/T - c/T̂)⁺ ≤ Σ (a - c)⁺. Both are at most TV(p, p̂),
+    since x ↦ (x - q)⁺ moves no two numbers apart. For T̂ = 0 any token may be drawn: TV ≤ T = TV(q, p) = TV(p, p̂).
     """
     return le(CHANNEL_side(received_bias, *ANSWER), CHANNEL_side(received_error, "target", "received"))
 

@@ -329,11 +329,7 @@ def _choices(
 
 
 def _not_told_apart(
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    times: RoundTimes,
-    largest_batch: int,
-    corners: bool,
+    low: NDArray[np.float64], high: NDArray[np.float64], times: RoundTimes, largest_batch: int, corners: bool
 ) -> dict[str, Any]:
     """Return the shortest and the longest draft that are the best for some acceptances within the intervals.
 

@@ -174,8 +174,9 @@ def _new_symbols(claim: Claim, text: str, known: dict[str, str]) -> list[str]:
 OWN = {"yours": "of your file; no drawn instance violates it", "violated": "of your file; a drawn instance violates it"}
 VALUES = {"ceiling": "the left side is never larger", "largest_ratio_known": "left side over right side"}
 MEASURED = (
-    "slack: right side less left side on these, a counterexample apart; left/right: largest seen, and largest known; "
-    "vacuous: share whose right side reaches the ceiling, where the bound says nothing; undecided: within rounding"
+    "slack: right side less left side on these, a counterexample apart; ±1e-12: rounding; left/right: largest seen, "
+    "and largest known; vacuous: share whose right side reaches the ceiling, where the bound says nothing; "
+    "undecided: within rounding"
 )
 """What the words and numbers of a claim mean."""
 SAID = ("in_print", "statement", "cite_instead", "symbols")
@@ -219,7 +220,7 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     used, better = _others(claim)
     whole = [one for one in used if len(claim.proof.text) < SHORT]  # a proof that only names another
     proofs = [claim.proof.text, *(f"\n    {one.id}: {one.proof.text}" for one in whole)]
-    plain["proof"] = "".join(proof.replace("False: ", "", 1) for proof in proofs)
+    plain["proof"] = "".join(proof.replace("False: ", "", 1) for proof in proofs).replace("\n\n", "\n\n    ")
     names = {one.id: None for part in [used, *(_others(one)[0] for one in whole)] for one in part if one not in whole}
     plain["proof_names"] = as_typed(f"{', '.join(names)}; `python3 hlm claims ID` prints one") if names else None
     texts = (claim.statement, *(a.statement for a in claim.assumptions), plain["proof"])
@@ -234,19 +235,19 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
     plain["in_print"] = "".join(f"\n    {quote}" for quote in quotes) or None
     plain["symbols"] = _symbols(claim, "; ".join(texts), own) or None
     found = [f"\n    {place}: {measured(claim, tally)}" for place, tally in _tallies(claim, own).items()]
-    plain["measured"] = "".join([*found, f"\n    ({MEASURED})" if found else ""]) or None
+    words = "; ".join(part for part in MEASURED.split("; ") if part.partition(":")[0] in "".join(found))
+    plain["measured"] = "".join([*found, f"\n    ({words})" if words else ""]) or None
     plain["cite"] = None if own else "\n" + bibtex(claim, commit_of_check(ROOT, claim.id) if found else "").rstrip()
     contradicted = bool(own and own.counterexample)
     tight = None if contradicted else claim.attained and counterexample_text(claim, claim.attained.instance, exact=True)
     plain["tight_case"] = tight and LONG_LIST.sub(r"[\1, …, \2; --json has all]", tight)
     plain["counterexample"] = counterexample and counterexample_text(claim, counterexample, exact=True)
+    named = "proof" if counterexample is None or contradicted else "disproof"
     for key in dict.fromkeys((*ORDER, *plain)):
         value = plain[key]
         text = "; ".join(value) or "none" if isinstance(value, list) else value
         if text is not None and key != "id":
-            word = key.replace("measured", "checked").replace(
-                "proof", "proof" if counterexample is None or contradicted else "disproof"
-            )
+            word = key.replace("measured", "checked").replace("proof", named)
             word += " (contradicted)" if contradicted and key == "proof" else ""
             say(console, f"  {word.replace('_', ' ')}: {text}".replace(": \n", ":\n", 1))
 

@@ -37,7 +37,7 @@ EXCERPT_LENGTH, NAME_LENGTH, SOURCES = 390, 80, 5
 """Characters of a text and of a name, which are cut if longer; sources of prompts named."""
 NAMED = re.compile(r"(``.+?``|\b[a-z_]+\.[a-z_]\w*)")  # code and ids of claims in a proof
 PAGES = re.compile(r"\b(docs/[\w/]+\.md|paper_repro\.md)")
-SHORT_PROOF = re.compile(r"(.{150,}?[.)])\s(?=[A-Z“].{150})")  # the sentences of a long proof that are not folded
+SHORT_PROOF = re.compile(r"(.{150,}?[.)])\s(?=[A-Z“].{150})", re.S)  # the sentences of a long proof that are not folded
 WIDE = 260.0  # points from which a picture is wider than a telephone, which scrolls it
 
 

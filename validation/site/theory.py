@@ -7,12 +7,14 @@ from importlib import import_module
 import hlmtheory
 from hlmtheory.claims import FALSE, Claim, Origin, Relation, lemmas
 from validation.claims.results import Results, Tally
+from validation.printable import counted
 from validation.provenance import REPOSITORY
 from validation.report.citations import bibliography, cite, relation_to_source
 from validation.report.html import topic_title
 from validation.report.tables import KINDS, UNPUBLISHED, counterexample_text, instance_text, plain_cells, table_row
 from validation.site.pages import escaped, formula, sentence
 
+LONG_LIST = re.compile(r"\(([^(),]+(?:,[^(),]+){2}),[^()]{80,}, ([^(),]+)\)")
 THEORY = """\
 Theory by topic
 ===============
@@ -45,7 +47,7 @@ def measured(claim: Claim, tally: Tally | None) -> str:
 def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
     """Return the entry of a claim: statement, source, assumptions, proof, and its tight case or counterexample."""
     mark = "true" if claim.standing == "true" else "false"
-    uses = ", ".join(f":ref:`{name} <{anchor(name)}>`" for name in lemmas(claim, hlmtheory.all_claims()))
+    named = ", ".join(f":ref:`{name} <{anchor(name)}>`" for name in lemmas(claim, hlmtheory.all_claims()))
     rows = [
         f".. _{anchor(claim.id)}:",
         f"{claim.id}\n{'~' * len(claim.id)}",
@@ -54,19 +56,17 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
         f":{relation_to_source(claim)}: :ref:`{escaped(cite(claim.source))} <{anchor(claim.source.key, 'source')}>`\n"
         f":Assumptions: {formula('; '.join(a.statement for a in claim.assumptions)) or 'none'}\n"
         f":Checked on: {', '.join(f'``{name}``' for name in claim.takes)}\n"
-        f":Verdict: {escaped(measured(claim, tally))}\n" + (f":Uses: {uses}" if uses else ""),
+        f":Verdict: {escaped(measured(claim, tally))}\n" + (f":Proof names: {named}" if named else ""),
     ]
     where = f"{REPOSITORY}/blob/main/{claim.proof.file}#L{claim.proof.line}"
     word = "Proof." if mark == "true" else "Why it is false."
     text = claim.proof.text.removeprefix("False: ").removeprefix("False. ") if mark == "false" else claim.proof.text
     rows.append(f"**{word}** {sentence(text)} (`{claim.proof.file} <{where}>`__)")
     if claim.attained is not None:
-        ratio = (
-            "Both sides are equal"
-            if claim.relation is Relation.EQ
-            else f"The largest left over right side known is {claim.attained.ratio:.6g}"
-        )
-        rows.append(f"**Tight case.** {ratio}, at {escaped(instance_text(claim.attained.instance))}.")
+        known = f"The largest left over right side known is {claim.attained.ratio:.6g}"
+        ratio = "Both sides are equal" if claim.relation is Relation.EQ else known
+        tight = LONG_LIST.sub(r"(\1, …, \2)", instance_text(claim.attained.instance))
+        rows.append(f"**Tight case.** {ratio}, at {escaped(tight)}.")
     if claim.refuted is not None:
         rows.append(f"**Counterexample.** {escaped(counterexample_text(claim, claim.refuted))}.")
     return "\n\n".join(rows)
@@ -80,12 +80,13 @@ def topic_page(module: str, claims: Mapping[str, Claim], results: Results | None
     false = [claim for claim in mine if claim.standing != "true"]
     about = (import_module(f"hlmtheory.{module}").__doc__ or "").split("\n", 1)[0]
     title = topic_title(module)
+    numbers = [f"{len(found)} {'is' if len(found) == 1 else 'are'}" for found in (true, false)]
     parts = [
         f".. _theory-{module}:",
         f"{title}\n{'=' * len(title)}",
         escaped(about),
-        f"{len(mine)} claims: {len(true)} are true; {len(false)} are false, with their counterexample. q is the draft "
-        f"model's distribution, p the target model's; :doc:`its functions and notation </api/{module}>`.",
+        f"{counted(len(mine), 'claim')}: {numbers[0]} true; {numbers[1]} false, with a counterexample each. q is the "
+        f"draft model's distribution, p the target model's; :doc:`its functions and notation </api/{module}>`.",
     ]
     groups = [(one.value, [claim for claim in true if claim.origin is one]) for one in Origin]
     groups += [(kind, [claim for claim in false if claim.standing == kind]) for kind in FALSE.values()]

@@ -74,7 +74,7 @@ def headed(figure: Canvas, message: str, basis: str = "") -> Canvas:
     figure.text(0.01, 0.03 / height, below, fontsize=SMALLEST, color="0.35", va="bottom")
     figure.get_layout_engine().set(rect=(0, foot / height, 1, 1 - foot / height))
     for legend in figure.legends:  # at the lower edge
-        legend.borderaxespad += 72 * foot / legend.get_texts()[0].get_fontsize()
+        legend.borderaxespad += 72 * foot / legend.prop.get_size_in_points()
     figure.suptitle(text, x=0.01, ha="left", fontsize=8)
     figure.set_label(message)
     return figure

@@ -67,7 +67,7 @@ def canvas(size: tuple[float, float], panels: int = 1, rows: int = 1) -> tuple[C
 def headed(figure: Canvas, message: str, basis: str = "") -> Canvas:
     """Return a figure with its message above and its basis below, taller by both: the panels keep their size."""
     width, height = figure.get_size_inches()
-    text, below = fill(label(message), int(15 * width)), fill(basis, int(20 * width))
+    text, below = fill(label(message), int(15 * width)), fill(basis, int(8 + 17.5 * width))
     foot = 0.12 * len(below.splitlines())
     height += 0.09 + 0.135 * (1 + text.count("\n")) + foot
     figure.set_size_inches(width, height)

@@ -108,9 +108,10 @@ def _refuse_another_pair(exhibit: Exhibit, trace: Trace | None, decoded: Sequenc
 
 
 def picture_of(exhibit: Exhibit, numbers: Mapping[str, Any]) -> Canvas:
-    """Paint a figure under its message."""
+    """Paint a figure between its message and its basis."""
     assert exhibit.paint is not None
-    return headed(exhibit.paint(dict(numbers)), exhibit.sentence(numbers))
+    basis = str(numbers.get("basis", "")).partition("; numbers of the stored")[0]
+    return headed(exhibit.paint(dict(numbers)), exhibit.sentence(numbers), basis)
 
 
 def restate(sidecar: Path) -> Path | None:

@@ -94,7 +94,7 @@ _ALL: tuple[Exhibit, ...] = (
     _decoded("cu-hlm I", "hlm", partial(decoded_tables.measure_accuracy, paper=CU)),
     _decoded("cu-hlm II", "hlm", decoded_tables.measure_breakdown),
     _traced("u-hlm 3", skipping.measure_baselines, partial(skipping_pictures.paint_baselines, paper=U), "drafts"),
-    _traced("u-hlm 4", skipping.measure_transmission, skipping_pictures.paint_transmission, "drafts"),
+    _traced("u-hlm 4", skipping.measure_transmission, partial(skipping_pictures.paint_rates, paper=U), "drafts"),
     _decoded(
         "u-hlm 4-texts", "design", decoded.measure_thresholds, partial(decoded_pictures.paint_thresholds, paper=U)
     ),

@@ -74,8 +74,9 @@ class Exhibit:
         fields = {**numbers, "pair": "the built-in pair" if name == "builtin" else f"the pair {printable(str(name))}"}
         known = r"(?<=prompts: ).*?(?=; r_max)|\d+(?= prompts a set)|(?<=a replay of ).*?(?=, \d)"
         fields["sets"] = (re.findall(known, str(numbers.get("basis"))) or [None])[0]
-        text = _Sentence().vformat(self.message, (), fields | numbers.get("statistics", {}))
-        return self.otherwise if self.otherwise and MISSING in text else text
+        fields |= numbers.get("statistics", {})
+        told = [_Sentence().vformat(text, (), fields) for text in (self.message, self.otherwise) if text]
+        return told[-1] if MISSING in told[0] else told[0]
 
     def describe(self, numbers: Mapping[str, Any], basis: str) -> dict[str, str]:
         """Return title, caption and method, as a sidecar stores them; ``basis`` is what was measured or simulated."""

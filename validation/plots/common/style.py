@@ -64,11 +64,17 @@ def canvas(size: tuple[float, float], panels: int = 1, rows: int = 1) -> tuple[C
     return figure, list(figure.subplots(rows, panels, squeeze=False).flat)
 
 
-def headed(figure: Canvas, message: str) -> Canvas:
-    """Return a figure with its message above it, taller by that, so that the panels keep their size."""
+def headed(figure: Canvas, message: str, basis: str = "") -> Canvas:
+    """Return a figure with its message above and its basis below, taller by both: the panels keep their size."""
     width, height = figure.get_size_inches()
-    text = fill(label(message), int(15 * width))
-    figure.set_size_inches(width, height + 0.09 + 0.135 * (1 + text.count("\n")))
+    text, below = fill(label(message), int(15 * width)), fill(basis, int(8 + 17.5 * width))
+    foot = 0.12 * len(below.splitlines())
+    height += 0.09 + 0.135 * (1 + text.count("\n")) + foot
+    figure.set_size_inches(width, height)
+    figure.text(0.01, 0.03 / height, below, fontsize=SMALLEST, color="0.35", va="bottom")
+    figure.get_layout_engine().set(rect=(0, foot / height, 1, 1 - foot / height))
+    for legend in figure.legends:  # at the lower edge
+        legend.borderaxespad += 72 * foot / legend.prop.get_size_in_points()
     figure.suptitle(text, x=0.01, ha="left", fontsize=8)
     figure.set_label(message)
     return figure

@@ -149,7 +149,7 @@ def paint_bias(numbers: Numbers) -> Canvas:
     found = (statistics[key] for key in ("pearson_r", "pearson_r_of_means_per_k"))
     r, of_means = ("undefined" if one is None else f"{one:.4f}" for one in found)
     left.set_title(
-        f"Pearson r = {r} over all points, {of_means}\nover the means; the paper prints {value(CU, 'bias_correlation')}"
+        f"correlation {r} over all points, {of_means}\nover the means; the paper prints {value(CU, 'bias_correlation')}"
     )
     deviation = max(statistics["largest_deviation_from_identity"], 1e-16)
     power = int(np.ceil(np.log10(deviation)))  # independent of the machine's last bit

@@ -54,10 +54,10 @@ def _mark_printed(axes: Any, numbers: Numbers, compared: str, saving: str) -> No
     axes.legend([bracket, mark], [ours, f"{printed} below it"])
 
 
-def _tell_memory(figure: Canvas, axes: Any, *, all_curves: bool) -> None:
+def _tell_memory(figure: Canvas, axes: Any, *, all_curves: bool = False, hollow: bool = True) -> None:
     look = {name: LOOKS["paper"][name] for name in ("color", "marker", "markerfacecolor")} | {"markersize": 3.5}
-    hollow = axes.plot([], [], label="hollow: all that run at once do not fit", linestyle="", **look)
-    handles = axes.get_legend_handles_labels()[0] if all_curves else hollow
+    marks = axes.plot([], [], label="hollow: all that run at once do not fit", linestyle="", **look) if hollow else []
+    handles = axes.get_legend_handles_labels()[0] if all_curves else marks
     rules = "(24b), the paper's memory limit: each batch alone fits; waves: all batches that run at once fit"
     band = axes.plot([], [], color="0.85", linewidth=6)
     names = [*(str(one.get_label()) for one in handles), "bands: 95% intervals"]
@@ -76,7 +76,7 @@ def paint_schemes(numbers: Numbers) -> Canvas:
     ours.set_title("plans")
     baselines.set_title("baselines, in waves")
     _share_height((ours, baselines), numbers)
-    _tell_memory(figure, ours, all_curves=False)
+    _tell_memory(figure, ours)
     _mark_printed(ours, numbers, "compared", "paper")
     for axes in (ours, baselines):
         label_ends(axes, wrap=25)
@@ -100,7 +100,11 @@ def paint_pairs(numbers: Numbers) -> Canvas:
 
 
 def paint_shares(numbers: Numbers) -> Canvas:
-    looks = LOOKS | {"equal": LOOKS["max"], "best": LOOKS["paper"], "waves": LOOKS["proposed"]}
+    looks = LOOKS | {
+        "equal": LOOKS["max"],
+        "best": LOOKS["paper"] | {"markerfacecolor": MIDDLE},
+        "waves": LOOKS["proposed"],
+    }
     users = sorted({one["users"] for one in numbers["series"] if "users" in one})
     figure, panels = canvas((PAGE[0], 3.2), panels=len(users))
     for axes, count in zip(panels, users, strict=True):
@@ -108,6 +112,7 @@ def paint_shares(numbers: Numbers) -> Canvas:
         for series in _distinct(numbers, count):
             draw_band(axes, series, **looks[series["scheme"]])
     _share_height(panels, numbers)
+    _tell_memory(figure, panels[0], hollow=False)
     _mark_printed(panels[-1], numbers, "equal", "best")  # the printed saving is of the most tasks
     for axes in panels:
         label_ends(axes, wrap=25)

@@ -28,28 +28,28 @@ SHOWN = "4G"
 """The drawn network: Fig. 6 names none, and Table V, of the same devices, has this one."""
 
 
-def _ends(found: Estimate, scale: float = 1.0) -> list[float | None]:
-    return list((found * scale).plain(digits=6).values())
+def _ends(found: Estimate, scale: float = 1.0, *, few: bool = False) -> list[float | None]:
+    return list((Estimate(found.value) * scale if few else found * scale).plain(digits=6).values())
 
 
 def simulate_latencies(seed: int, pair: str | None = None) -> Numbers:
     study = c.counted(pair)
     case = Case(study, 0.0)
     chosen = c.chosen_prompts(study, SET)
-    series, standard = [], {}
+    series, standard, few = [], {}, chosen.sum() < 3  # a bootstrap over fewer gives no interval
     for place, network in enumerate(NETWORKS):
         lines = []
         for line in (line for line in c.LINES if line.name in case.lines[network]):
             own = case.lines[network][line.name].of(chosen)
             timed = ratio(c.over(network)(own), own.tokens, seed=seed)
-            one: dict[str, Any] = {"name": line.name, "ms": _ends(timed, 1e3)}
+            one: dict[str, Any] = {"name": line.name, "ms": _ends(timed, 1e3, few=few)}
             if line.column:
                 one["printed_ms"] = float(LATENCIES["III"][0][0, place, METHODS.index(line.column)])
             lines.append(one)
         series.append({"name": network, "lines": lines})
         sd, rule = (case.lines[network][name].of(chosen) for name in (c.STANDARD, case.rule))
         times = c.over(network)
-        standard[network] = _ends(c.quotient((times(sd), sd.tokens), (times(rule), rule.tokens), seed))
+        standard[network] = _ends(c.quotient((times(sd), sd.tokens), (times(rule), rule.tokens), seed), few=few)
     axes = {"x": axis("latency of a token", "ms"), "y": axis("method")}
     return {
         "axes": [axes] * len(series),
@@ -71,7 +71,7 @@ def paint_latencies(numbers: Numbers) -> Canvas:
         for place, line in enumerate(one["lines"]):
             middle, low, high = line["ms"]
             axes.barh(-place, middle, 0.7, color=_ROLES.get(line["name"], BASELINE))
-            axes.plot([low, high], [-place] * 2, "|-", color="black", linewidth=0.8, markersize=4)
+            axes.plot(style.values([low, high]), [-place] * 2, "|-", color="black", linewidth=0.8, markersize=4)
             if "printed_ms" in line:
                 axes.plot(line["printed_ms"], -place, **PRINTED)
         axes.set(title=one["name"], ylabel="", ylim=(-len(one["lines"]) + 0.4, 0.6), xlim=(0, None))
@@ -81,8 +81,7 @@ def paint_latencies(numbers: Numbers) -> Canvas:
         if axes is not panels[0]:
             axes.tick_params(axis="y", labelleft=False)
     panels[-1].plot([], [], label="printed", **PRINTED)
-    drawn = {line["name"] for line in numbers["series"][0]["lines"]}
-    legend = {"baseline": BASELINE} | {("ours" if n == c.EXACT else n): r for n, r in _ROLES.items() if n in drawn}
+    legend = {"baseline": BASELINE} | {name: role for name, role in _ROLES.items() if name in names_}
     for label, role in legend.items():
         panels[-1].barh(0, 0, color=role, label=label)
     figure.legend(*panels[-1].get_legend_handles_labels(), loc="outside lower center", ncols=5)

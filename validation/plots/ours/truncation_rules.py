@@ -241,7 +241,7 @@ def paint_direction(numbers: Numbers) -> Canvas:
             curve(axes, one["x"], one["y"], label=name, **mark, **styles[one["name"]])
         low, high = looks.decades([one["y"] for one in lines], 0.1)
         axes.set(xlim=(-0.03, 1.03), ylim=(low, 12 * high))  # space for the legend
-        axes.legend(loc="upper center", ncols=2)
+        axes.legend(loc="upper center", ncols=2 if lines is numbers["series"] else 1)
     panels[0].set_title(f"measured, by the true $\\beta_d$; θ = {THETA:g}, ε = {EPSILON:g}")
     panels[1].set_title("the same distributions, another $\\beta$")
     return figure

@@ -99,24 +99,20 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
     panels[0].plot([], [], color=style.DARK, label="thresholds that skip the same drafts")
     panels[0].set_ylim(-0.02, 1.02)
     mark_printed(panels[0], paper)
+    known = [line for line in panels[0].get_lines() if str(line.get_label()).startswith(("thresholds", "printed"))]
+    figure.legend(handles=known, loc="outside lower center", ncols=2, fontsize=style.SMALLEST)
     for axes in panels:
-        known = [line for line in axes.get_lines() if str(line.get_label()).startswith(("thresholds", "printed"))]
         label_ends(axes, _ENDS)
-        if axes is panels[0]:  # the other panel has the thresholds alone
-            figure.legend(handles=known, loc="outside lower center", ncols=2, fontsize=style.SMALLEST)
     return figure
 
 
 def paint_sizes(numbers: Numbers) -> Canvas:
     figure, panels = _panels(numbers, tuple(METRICS), ("formula", "encoded"))
     for axes in panels:
-        offline = axes.axvline(
-            numbers["statistics"]["offline_k"], color=style.GREY, linewidth=0.9, label="k* of this pair"
-        )
+        own = axes.axvline(numbers["statistics"]["offline_k"], color=style.GREY, linewidth=0.9, label="k* of this pair")
         printed = axes.axvline(value(CU, "offline_k"), color="black", linestyle=(0, (1, 1.5)), label="k* printed")
         label_ends(axes, _ENDS)
-        if axes is panels[0]:
-            figure.legend(handles=[offline, printed], loc="outside lower center", ncols=2, fontsize=style.SMALLEST)
+    figure.legend(handles=[own, printed], loc="outside lower center", ncols=2, fontsize=style.SMALLEST)
     return figure
 
 
@@ -181,8 +177,9 @@ def _mark_gains(axes: Axes, numbers: Numbers, word: str, snr_db: float, gains: S
         speeds = [value(paper, gain) * (one["mean"][at] or np.nan) for gain in gains]
         (marks,) = axes.plot([one["x"][at]] * len(speeds), speeds, clip_on=False, label="_", **style.PRINTED)
         axes.set_ylim(top=max([axes.get_ylim()[1], *(1.6 * speed for speed in speeds if speed > 0)]))
-        times = ",\n".join(f"HLM × {value(paper, one):,.4g} ({one.split('_')[0]})" for one in gains)
-        axes.legend([marks], [f"printed: {times}".replace(" (u)", "")], loc="lower right")
+        times = ", ".join(f"HLM × {value(paper, one):,.4g} ({one.split('_')[0]})" for one in gains)
+        told = f"printed: {times}".replace("(u)", "at an SNR that is not printed")
+        style.legend_below(axes, handles=[marks], labels=[told])
 
 
 def paint_methods(numbers: Numbers) -> Canvas:

@@ -24,10 +24,11 @@ def mark_thresholds(axes: Axes, ours: Sequence[float] | None, paper: str) -> Non
     theirs = [value(paper, name) for name in ("averse", "prone")]
     known = {"ours": (ours or [], style.DARK, style.DASHED), paper: (theirs, style.MIDDLE, style.DOTTED)}
     for name, (places, color, line) in known.items():
-        told = ", ".join(f"risk-{one} {x:.3f}" for one, x in zip(("averse", "prone"), places, strict=False))
+        both = zip(("averse", "prone"), places, strict=False)
+        told = ", ".join(f"risk-{one} {f'{x:.3f}' if x >= 0 else 'below 0'}" for one, x in both)
         inside = [place for place in places if 0 <= place <= 1]
         for number, place in enumerate(inside):
-            label = None if number else f"thresholds, {name}: {told}".replace(" -", " −")
+            label = None if number else f"thresholds, {name}: {told}"
             axes.axvline(place, color=color, linewidth=0.9, label=label, **line)
 
 
@@ -75,13 +76,13 @@ def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper:
     _draw_printed_line(axes, paper, style.MIDDLE)
     mark_thresholds(axes, numbers["statistics"]["bins"]["thresholds"], paper)
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.08, 1))
-    style.legend_below(axes)
 
 
 def paint_line(numbers: Numbers) -> Canvas:
     figure, (axes,) = style.canvas((style.COLUMN[0], 3.8))
     style.name_axes(axes, numbers["axes"][0])
     _relation(axes, numbers, numbers["series"], CU)
+    style.legend_below(axes)
     return figure
 
 
@@ -108,30 +109,20 @@ def paint_both(numbers: Numbers) -> Canvas:
     style.name_panels((left, right), numbers["axes"])
     _bars(left, share)
     mark_thresholds(left, numbers["statistics"]["bins"]["thresholds"], U)
-    style.legend_below(left)
     _relation(right, numbers, relation, U)
+    known = dict(zip(*reversed(right.get_legend_handles_labels()), strict=True)) | {share["name"]: left.containers[0]}
+    figure.legend(known.values(), known, loc="outside lower center", ncols=2, fontsize=style.SMALLEST)
     return figure
 
 
-def paint_rates(numbers: Numbers) -> Canvas:
-    figure, (axes,) = style.canvas((style.COLUMN[0], 3.5))
-    for series, look in zip(numbers["series"], style.LOOKS, strict=True):
+def paint_rates(numbers: Numbers, paper: str = CU) -> Canvas:
+    figure, (axes,) = style.canvas((style.COLUMN[0], 3.5 if paper == CU else 2.8))
+    for series, look in zip(numbers["series"], style.LOOKS, strict=False):
         style.draw_band(axes, _inside(series), drawstyle="steps-post", **look)
-    mark_printed(axes, CU)
+    mark_printed(axes, paper)
     style.name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     figure.legend(loc="outside lower center", ncols=2)
-    return figure
-
-
-def paint_transmission(numbers: Numbers) -> Canvas:
-    figure, (axes,) = style.canvas(style.COLUMN)
-    (series,) = numbers["series"]
-    style.draw_band(axes, _inside(series), color=style.DARK, drawstyle="steps-post")
-    mark_printed(axes, U)
-    style.name_axes(axes, numbers["axes"][0])
-    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    axes.legend(loc="lower left")
     return figure
 
 

@@ -216,9 +216,9 @@ def draw(result: Result, setting: str, path: Path) -> None:
                 axes.hlines(place, speed.low, speed.value, color="white" if row is best else "black")
         axes.set_yticks(range(len(rows)), [_with_breaks(row, lengths=True) for row in rows])
         axes.invert_yaxis()
-        hatched = "; hatched: breaks a limit" if any(row.breaks for row in rows) else ""
-        interval = "; line: 95%" if known else ""
-        axes.set_xlabel(f"predicted {what}\ndark: the answer; blue: no device; tan: a device{interval}{hatched}")
+        hatched = "hatched: breaks a limit" if any(row.breaks for row in rows) else ""
+        marks = "; ".join(filter(None, ("line: 95%" if known else "", hatched)))
+        axes.set_xlabel(f"predicted {what}\ndark: the answer; blue: no device; tan: a device\n{marks}")
         axes.margins(x=0.12)
         figure.supxlabel(fill(setting, 100), x=0.01, ha="left", fontsize=SMALLEST, color="0.35")
         save(headed(figure, title), path)

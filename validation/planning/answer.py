@@ -280,7 +280,9 @@ def _flags_said(asked: Aim, counts: CountsSaid | None) -> list[str]:
         flags = f"vLLM: num_speculative_tokens = {best.option.draft_length:g}"
         flags += ", draft_sample_method = probabilistic" if drawn and best.family == rows.COLOCATED else ""
         greedy = asked.best_of(lambda one: one.family == rows.OWN_GREEDY) if best.family == rows.COLOCATED else None
-        return [flags if greedy is None else f"{flags} (its default, greedy drafts: {number_said(asked, greedy)})"]
+        return [
+            flags if greedy is None else f"{flags} (audit it; its default, greedy drafts: {number_said(asked, greedy)})"
+        ]
     if not has_device(best) or best.family == rows.GREEDY or best.option.threshold >= 1:
         return []
     return [

@@ -207,8 +207,9 @@ def most_users(
                 )
         if shared is None and np.isfinite(best[0].crowded):
             other = "" if base in best or listed is not aim.best else f" ({three_digits(base.crowded)} without devices)"
-            each = "Each" if about else "each"
-            about.append(f"{each} of its users gets at most {three_digits(best[0].crowded)} tokens/s{other}")
+            each, held = "Each" if about else "each", best[0].value / best[0].crowded
+            speed = f"{three_digits(best[0].crowded)} tokens/s{other}"
+            about.append(f"{each} of its users gets at most {speed}, with {held:,.0f} texts in memory")
         return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'. '.join(about)}"
 
     texts = counted(aim.setting.server_batch, "text")

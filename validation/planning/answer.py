@@ -272,7 +272,7 @@ def _server_said(asked: Aim) -> str:
 
 
 def _flags_said(asked: Aim, counts: CountsSaid | None) -> list[str]:
-    """Say what vLLM is told for the answer, or what it runs best if it does not run the answer."""
+    """Return the line of vLLM: its flags for the answer. Where it cannot run the answer: the best that it can run."""
     best, drawn = asked.best, counts is None or counts.sampled
     if has_engine_length(best):
         if counts is not None and not counts.engine.startswith("vllm"):

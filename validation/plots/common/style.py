@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.methods.registry import COLORS
+from validation.printable import printable
 
 Axes: TypeAlias = Any  # of matplotlib, which is imported to draw only
 Canvas: TypeAlias = Any  # its Figure
@@ -67,11 +68,11 @@ def canvas(size: tuple[float, float], panels: int = 1, rows: int = 1) -> tuple[C
 def headed(figure: Canvas, message: str, basis: str = "") -> Canvas:
     """Return a figure with its message above and its basis below, taller by both: the panels keep their size."""
     width, height = figure.get_size_inches()
-    text, below = fill(label(message), int(15 * width)), fill(basis, int(8 + 17.5 * width))
+    text, below = fill(label(message), int(15 * width)), fill(printable(basis), int(8 + 17.5 * width))
     foot = 0.12 * len(below.splitlines())
     height += 0.09 + 0.135 * (1 + text.count("\n")) + foot
     figure.set_size_inches(width, height)
-    figure.text(0.01, 0.03 / height, below, fontsize=SMALLEST, color="0.35", va="bottom")
+    figure.text(0.01, 0.03 / height, below, fontsize=SMALLEST, color="0.35", va="bottom", parse_math=False)
     figure.get_layout_engine().set(rect=(0, foot / height, 1, 1 - foot / height))
     for legend in figure.legends:  # at the lower edge
         legend.borderaxespad += 72 * foot / legend.prop.get_size_in_points()

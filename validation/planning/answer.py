@@ -274,9 +274,9 @@ def _server_said(asked: Aim) -> str:
 def _flags_said(asked: Aim, counts: CountsSaid | None) -> list[str]:
     """Return the line of vLLM: its flags for the answer. Where it cannot run the answer: the best that it can run."""
     best, drawn = asked.best, counts is None or counts.sampled
+    if counts is not None and not counts.engine.startswith("vllm"):
+        return []
     if has_engine_length(best):
-        if counts is not None and not counts.engine.startswith("vllm"):
-            return []
         flags = f"vLLM: num_speculative_tokens = {best.option.draft_length:g}"
         flags += ", draft_sample_method = probabilistic" if drawn and best.family == rows.COLOCATED else ""
         greedy = asked.best_of(lambda one: one.family == rows.OWN_GREEDY) if best.family == rows.COLOCATED else None

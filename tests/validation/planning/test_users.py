@@ -148,10 +148,8 @@ def test_devices_of_users_are_ahead_up_to_about_the_stated_time_of_a_token(plann
     """In passes of 4 texts they are ahead at any time of a token up to that of a pass."""
     setting = replace(SETTING, server_draft_s=0.005, server_batch=16)
     options = [one for one in planner.options if one.family in (COLOCATED, STREAM) or one.label in ("K = 1", "K = 3")]
-    pool, shared = (
-        Planner(options, setting, planner.split).pool(setting),
-        Shared(equal_users(150, setting), setting, False, [np.full(150, 1.0)]),
-    )
+    pool = Planner(options, setting, planner.split).pool(setting)
+    shared = Shared(equal_users(150, setting), setting, False, [np.full(150, 1.0)])
     assert ahead_until(pool, replace(shared, setting=replace(setting, server_batch=4))) is None
     for times in (0.8, 1.2):
         dear = replace(setting, verify_token_s=times * ahead_until(pool, shared))

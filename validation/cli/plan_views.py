@@ -96,7 +96,7 @@ def _legend(result: Result) -> str:
 def _with_breaks(row: Row, *, lengths: bool = False) -> str:
     name = NAMES.get(row.policy, row.policy)
     if row.breaks:
-        return f"{name} (breaks {', '.join(row.breaks)})"
+        return f"{name} (over {', '.join(f'--{limit}' for limit in row.breaks)})"
     length = row.draft_length.value or 0.0
     longer = f"{name}, K = {length:g}"
     whole = length >= 1 and length % 1 == 0 and row.policy != STREAMED
@@ -216,7 +216,7 @@ def draw(result: Result, setting: str, path: Path) -> None:
                 axes.hlines(place, speed.low, speed.value, color="white" if row is best else "black")
         axes.set_yticks(range(len(rows)), [_with_breaks(row, lengths=True) for row in rows])
         axes.invert_yaxis()
-        hatched = "hatched: breaks a limit" if any(row.breaks for row in rows) else ""
+        hatched = "hatched: over a limit" if any(row.breaks for row in rows) else ""
         marks = "; ".join(filter(None, ("line: 95%" if known else "", hatched)))
         axes.set_xlabel(f"predicted {what}\ndark: the answer; blue: no device; tan: a device\n{marks}")
         axes.margins(x=0.12)

@@ -1,8 +1,8 @@
 """What is best for each aim: the fastest for one user, the most users of a full server, the fastest for N users.
 
 Each aim lists every policy at its best option, chosen on the training texts. Between the listed options the test texts
-decide, whose numbers the plan prints; so no printed row that keeps the limits and is known to run is better than the
-answer by more than ``WORTH``.
+decide, whose numbers the plan prints. A device is the answer only if it is better by more than plans of devices erred,
+and a loss only if it is better by more than ``LOSS_WORTH``.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,8 +25,8 @@ from validation.planning.shared import Shared
 
 ONE_USER, FULL_SERVER = "one user", "a full server"
 PROVED, MEASURED = "proved", "measured"
-WORTH = 0.005
-"""Relative: of the plans so near the best, one without loss and device is chosen, else one without loss or device."""
+LOSS_WORTH = 0.05
+"""Relative: a plan that loses something must be better than one without loss by more than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,20 +188,17 @@ def _aim(
         every += of_family
         if of_family:
             rows.append(best_kept(of_family) or max(of_family, key=lambda row: ("risk" not in row.breaks, row.value)))
-    best = best_kept(row for row in rows if row.family not in UNRUN)
+    runs = [row for row in every if row.family not in UNRUN]
+    best = best_kept(runs)
     if best is None:
         raise UserError(planner.nearest(pool))
-    runs = [row for row in every if row.family not in UNRUN]
-    exact = [row for row in runs if row.option.lossless]
-    simplest_first = (
-        [row for row in exact if not has_device(row)],
-        exact,
-        [row for row in runs if not has_device(row)],
-    )
-    for simpler in map(best_kept, simplest_first):
-        if simpler is not None and simpler.value >= best.value * (1.0 - WORTH):
-            best, rows = simpler, [simpler if row.family == simpler.family else row for row in rows]
-            break
+    for drop in ("loss", "device", "loss"):  # without a device a loss may buy less
+        device, lossy = has_device(best) and drop != "device", not best.option.lossless and drop != "loss"
+        simpler = best_kept(row for row in runs if has_device(row) <= device and (row.option.lossless or lossy))
+        gain = LOSS_WORTH if drop == "loss" else best.option.error
+        if simpler is not None and simpler.value >= best.value / (1.0 + gain):
+            best = simpler
+    rows = [best if row.family == best.family else row for row in rows]
     others = [row for row in rows if not row.option.row.ours and row.family not in UNRUN]
     alone = [row for row in others if not has_device(row)]
     rival = best_kept(others) or max(alone, key=lambda row: row.value)

@@ -74,8 +74,6 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
     return "; ".join(f"{', '.join(parts)} ({words.get(why, why)})" for why, parts in by_basis.items())
 
 
-ERRORS = (0.12, 0.18)
-"""By how much plans of devices were too fast at most, with hlm serve and vLLM's plugin (studies running_link, vllm)."""
 LIMITS = {"risk": (1.0, ""), "latency": (1e3, " ms a round"), "leak": (1.0, " bits"), "energy": (1e3, " mJ a token")}
 """Limits of a plan, by their options: the scale of what is shown of them, and its unit."""
 
@@ -101,7 +99,7 @@ def _held_of(name: str, limit: float, asked: Aim, listed: Listed, row: Row) -> s
     numbers = {"risk": risk.value, "latency": row.round_s.value, "energy": row.joules_per_token.value}
     number = (listed.option.leak_bits if name == "leak" else numbers[name]) or 0.0
     above = ", above it: it was chosen on other prompts" if float(f"{number:.3g}") > limit else ""
-    alone = "" if asked.name == ONE_USER else ", alone"
+    alone = "" if asked.name == ONE_USER else ", if it waits for no other text (not checked)"
     link = "" if name != "latency" else alone if has_device(listed) else ", no link"
     whose = "here" if listed is asked.best else "with a device"
     return f"{whose} {scale * number:.3g}{unit}{link}{above}"
@@ -155,7 +153,7 @@ def answer_of(asked: Aim, row: Row, said: Said, counts: CountsSaid | None = None
     elif said.condition:
         number = f"up to {number}: {said.condition}"
     return [
-        "\n".join([f"Use: {use}; it needs {_needs(best)}{_server_said(asked)}", *flags, *_hardly_better(asked)]),
+        "\n".join([f"Use: {use}; it needs {_needs(best)}{_server_said(asked)}", *flags, *_without_loss(asked)]),
         f"{title}: {number}; {asked.name}, {said.basis}",
         f"Guarantee: {said.guarantee}",
         f"{rival_said(asked, counts)}{said.unplanned}",
@@ -228,8 +226,9 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
         drafts = ", without drafts" if server.family in (rows.SERVER, rows.STREAM) else ""
         title = f"Strongest rival of another kind: {with_length(server)}{drafts}: {_priced(asked, server)}"
         title += f"; best with a device{', without loss' if rivals.among_lossless else ''}"
-    if other_side and not own and counts is not None:
-        title += " (counts cannot price SQS or shared seeds)"
+    if other_side and not own and rival is not None and rival.family not in (rows.DEVICE, rows.SEED_TREE):
+        runs = "hlm serve or vLLM's plugin" if rival.family == rows.GREEDY else "hlm serve, not vLLM"
+        title += f" ({runs}{'' if counts is None else '; counts cannot price SQS or shared seeds'})"
     exact = [f"{plainest(asked, one)[0]}: {_priced(asked, one)}" if one else "none" for one in rivals.exact]
     without = "".join(f"; without loss: {said}" for said in exact)
     if rival is None:
@@ -251,6 +250,8 @@ def _priced(asked: Aim, listed: Listed) -> str:
     if shared is not None and shared.seconds.keys() >= {*both} and len(shared.seconds[both[0]]) > 1:
         times = shared.times(*both)
         share += f" ({times.low:.2f} to {times.high:.2f})"
+    if has_device(listed) and not has_device(asked.best) and listed.value > asked.best.value:
+        share += f", less than plans of devices erred (up to {listed.option.error:.0%})"
     return f"{number_said(asked, listed)}{share}"
 
 
@@ -294,17 +295,10 @@ def _said(asked: Aim, listed: Listed | None) -> str:
     return "nothing" if listed is None else f"{with_length(listed)}: {number_said(asked, listed)}"
 
 
-def _hardly_better(asked: Aim) -> list[str]:
-    """Say how near a plan without loss comes, and one without a device if it is nearer than plans of devices erred."""
-    best, said = asked.best, []
-    exact = None if best.option.lossless else asked.best_of(lambda one: one.option.lossless)
-    if exact is not None:
-        said.append(f"Without loss: {plainest(asked, exact)[0]}: {_priced(asked, exact)}")
-    alone, error = asked.best_of(lambda one: not has_device(one)), ERRORS[best.family == rows.GREEDY]
-    if has_device(best) and alone is not None and best.value / (1.0 + error) < alone.value:
-        ahead = f"{best.value / alone.value - 1.0:.1%} ahead of a server without devices"
-        said.append(f"Beware: it is {ahead}, and plans of devices were up to {error:.0%} too fast")
-    return said
+def _without_loss(asked: Aim) -> list[str]:
+    """Say how near a plan without loss comes."""
+    exact = None if asked.best.option.lossless else asked.best_of(lambda one: one.option.lossless)
+    return [] if exact is None else [f"Without loss: {plainest(asked, exact)[0]}: {_priced(asked, exact)}"]
 
 
 def with_length(listed: Listed) -> str:

@@ -28,6 +28,14 @@ class Note(NamedTuple):
 LENGTHS = (*rows.OWN_DRAFTS, rows.KEEPING, rows.FIXED, rows.GREEDY, rows.SQS, rows.FLEXSPEC, rows.CERTIFIED, rows.OURS)
 """Policies with a parameter K, but for rounds that end with a budget of bits."""
 
+ERRORS = (0.12, 0.18)
+"""By how much plans of devices were too fast at most, with hlm serve and vLLM's plugin (studies running_link, vllm)."""
+
+
+def error_of(family: str) -> float:
+    """Return by how much plans of a policy were too fast at most, relative; 0 without a device."""
+    return ERRORS[family == rows.GREEDY] if rows.ROWS[family].device else 0.0
+
 
 @dataclass(frozen=True, eq=False)
 class Option:
@@ -55,6 +63,10 @@ class Option:
     @property
     def row(self) -> rows.RowInfo:
         return rows.ROWS[self.family]
+
+    @property
+    def error(self) -> float:
+        return error_of(self.family)
 
     @property
     def fixed_length(self) -> bool:

@@ -16,7 +16,10 @@ import numpy as np
 
 from hlmtheory.channel import Rayleigh, Rician
 from validation.acceptance.settings import TRIED
+from validation.decoding.methods.rows import ROWS
+from validation.planning.aims import LOSS_WORTH
 from validation.planning.answer import NAMES, symbols_said
+from validation.planning.option import error_of
 from validation.planning.sentences import DEVICE_ERROR
 from validation.planning.setting import SHARES
 from validation.printable import counted, printable_value
@@ -84,6 +87,8 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "tried": TRIED.get(evidence.get("draft_sampling", "sampled"), ""),
         "greedy_tried": TRIED["greedy"],
         "device_error": DEVICE_ERROR,
+        "errors": {family: error_of(family) for family in ROWS},
+        "loss_worth": LOSS_WORTH,
         "counted": "files" in evidence,
         "tokens": evidence.get("tokens"),
         "told": "; ".join(

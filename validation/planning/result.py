@@ -16,7 +16,7 @@ from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared, ahead_from, ahead_until
-from validation.planning.token_time import length_pays, takes_no_longer
+from validation.planning.token_time import length_pays, takes_no_longer, wide_passes
 
 _DUAL = "dual bound in the model of mean rounds"
 
@@ -130,7 +130,11 @@ def make(
             *(longest_recorded(best, counts) if counts is not None else []),
             *sentences.notes(planner, asked, few=counts is None and not planner.split.enough),
         ],
-        bounds=[*sentences.no_slower(planner, request), *sentences.any_message(message_gain, ours)],
+        bounds=[
+            *wide_passes(planner, planner.setting),
+            *sentences.no_slower(planner, request),
+            *sentences.any_message(message_gain, ours),
+        ],
         most_users=sentences.most_users(planner, aims, full_pays, ahead, longest, counts),
         full_pays=full_pays,
     )

@@ -9,17 +9,17 @@ from validation.acceptance.settings import TRIED, tied_lengths
 from validation.acceptance.summary import FEWEST_CLUSTERS
 from validation.decoding.methods import rows
 from validation.estimates import three_digits
-from validation.planning.aims import FULL_SERVER, ONE_USER, WORTH, Aim, Aims, Listed, Number, has_device
-from validation.planning.answer import ERRORS, has_engine_length, number_said, with_length
+from validation.planning.aims import FULL_SERVER, LOSS_WORTH, ONE_USER, Aim, Aims, Listed, Number, has_device
+from validation.planning.answer import has_engine_length, number_said, with_length
 from validation.planning.engine_counts import tokens_ratio
-from validation.planning.option import Option
+from validation.planning.option import ERRORS, Option
 from validation.planning.padding import said as padding_said
 from validation.planning.plan import Planner
 from validation.planning.profile import DRAFT_LENGTHS
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.shared import Shared
-from validation.planning.token_time import length_pays, takes_no_longer, wide_passes
+from validation.planning.token_time import length_pays, takes_no_longer
 from validation.printable import counted
 
 _AUDITED = {drafts: f"hlm audit tests it ({tried})" for drafts, tried in TRIED.items()}
@@ -27,7 +27,7 @@ _OFF = [f"{error:.0%}" for error in ERRORS]
 DEVICE_ERROR = (
     f"Where devices ran, plans were up to {_OFF[0]} too fast with hlm serve, and up to {_OFF[1]} with vLLM's plugin"
 )
-_IF_KEPT = "lossless if the engine implements standard rejection sampling, or another lossless rule, correctly (proved)"
+_IF_KEPT = "lossless if the engine verifies by rejection sampling (proved), or another lossless rule, without faults"
 
 
 def unplanned(planner: Planner, shared: Shared | None) -> str:
@@ -88,7 +88,7 @@ def as_good_lengths(planner: Planner, aims: Aims, counts: Mapping[str, Any] | No
 
 def assumptions(planner: Planner, request: Request, counts: Mapping[str, Any] | None) -> list[str]:
     """Return what stands for options that were left out, and what changes it most; ``counts`` are an engine's."""
-    parts, grows = [], ""
+    parts = []
     if counts is not None and counts["draft_sampling"] is None and counts["verification"] != "match":
         parts.append("drafts were sampled from the draft model's distribution (else --drafts)")
     if request.server_draft_basis != "given":
@@ -98,7 +98,6 @@ def assumptions(planner: Planner, request: Request, counts: Mapping[str, Any] | 
     if flat and not request.verify_token_s:
         alone = request.passes is None or len(request.passes.batches) == 1
         wide = "with drafts or with more texts" if request.server_batch > 1 and alone else "with drafts"
-        grows = wide_passes(planner, planner.setting)
         parts.append(f"a pass {wide} takes no longer (else --verify-token-time, --times or --passes)")
     if request.server_batch > 1 and request.draft_passes is None:
         parts.append("a draft of more texts takes the server no longer (else --times)")
@@ -110,7 +109,7 @@ def assumptions(planner: Planner, request: Request, counts: Mapping[str, Any] | 
         room = "has room for all users, in memory too" if 1 < request.users <= request.server_batch else room
         parts.append(f"a pass {room} (else --server-batch)")
     numbered = "; ".join(f"({n}) {part}" for n, part in enumerate(parts, 1))
-    return [f"Assumes: {numbered}.", *([grows] if grows else [])] if parts else []
+    return [f"Assumes: {numbered}."] if parts else []
 
 
 def risk(planner: Planner, asked: Aim, spent: float | None) -> str:
@@ -123,10 +122,10 @@ def risk(planner: Planner, asked: Aim, spent: float | None) -> str:
         exact = asked.best_of(lambda one: one.option.lossless)
         without = "nothing" if exact is None else f"{with_length(exact)}: {number_said(asked, exact)}"
         return f"used ({spent or 0.0:.2g} of {limit:g}); {_bought(planner, asked) or f'without loss {without}.'}"
-    used = "not used: no policy known to run is better by more than 0.5% with it"
+    used = f"not used: no policy known to run is better by more than {LOSS_WORTH:.0%} with it"
     unrun = [one for one in asked.rows if one.family in rows.UNRUN and not one.breaks and not one.option.lossless]
-    better = [one for one in unrun if one.value > asked.best.value * (1.0 + WORTH)]
-    used += "".join(f"; {one.family} would be ({number_said(asked, one)})" for one in better)
+    better = [one for one in unrun if one.value > asked.best.value * (1.0 + LOSS_WORTH)]
+    used += "".join(f"; {one.family}, which no engine runs, would be ({number_said(asked, one)})" for one in better)
     if limit < 1 and planner.threshold(setting) == -np.inf:
         why = "no prompt calibrates"
         if n:
@@ -148,7 +147,7 @@ def _bought(planner: Planner, asked: Aim) -> str:
     if lossy is None or exact is None or lossy.option.lossless or not exact.value:
         return ""
     gain = planner.gain(lossy.option, exact.option, full=full)  # None where the server has nothing to do
-    if gain.value is None or (lossy is not asked.best and lossy.value <= exact.value * (1.0 + WORTH)):
+    if gain.value is None or (lossy is not asked.best and lossy.value <= exact.value):
         return ""
     low, high = gain.low or 0.0, gain.high or 0.0
     noise = ", within the noise" if low <= 0.0 <= high else ""
@@ -188,46 +187,56 @@ def most_users(
     longest: float,
     counts: Mapping[str, Any] | None,
 ) -> list[str]:
-    """Name the policies with the most users of a full server, the strongest that is not ours first."""
+    """Say what a full server should use and with how many users, the strongest that is not ours first."""
     aim, shared, base = aims.full_server, aims.asked.shared, base_server(aims.full_server)
 
-    def named(listed: Listed, others: Sequence[Listed]) -> str:
-        times = listed.value / base.value
-        most = times_said(times)
-        equal = [one for one in others if not one.breaks and times_said(one.value / base.value) == most]
+    def times(listed: Listed) -> str:
+        return times_said(listed.value / base.value)
+
+    def named(listed: Listed, others: Sequence[Listed]) -> tuple[str, Listed]:
+        """Name the policies with as many users, and return the first of them."""
+        equal = [one for one in others if not one.breaks and times(one) == times(listed)]
         rivals = [base] if base in equal else [one for one in equal if not one.option.row.ours]
         best = sorted(rivals, key=lambda one: (one.second, one.family == rows.DEVICE))[-1:]
-        best += [one for one in equal if one.option.row.ours and base not in equal]
-        about = [] if base in best else [most if times > MANY else f"{most} times"]
-        if about and listed is aim.best and times <= MANY:
-            about[0] += f"{_users_interval(planner, best[0], base, counts)} those of {with_length(base)}"
-            if full_pays and has_device(listed):
-                about[0] += (
-                    f", if {_wide_pass(listed)} no longer than over one; if {full_pays:.2f} times as long, no more"
-                )
-        if shared is None and np.isfinite(best[0].crowded):
-            other = "" if base in best or listed is not aim.best else f" ({three_digits(base.crowded)} without devices)"
-            each, held = "Each" if about else "each", best[0].value / best[0].crowded
-            speed = f"{three_digits(best[0].crowded)} tokens/s{other}"
-            about.append(f"{each} of its users gets at most {speed}, with {held:,.0f} texts in memory")
-        return f"{', or '.join(map(with_length, best))}{(about and ': ') or ''}{'. '.join(about)}"
+        ours = [one for one in equal if one.option.row.ours and base not in equal]
+        first = (best + ours)[0]
+        return f"{with_length(first)}{' or ours' if best and ours else ''}", first
 
-    texts = counted(aim.setting.server_batch, "text")
-    start = f"Full server: with {texts} a pass (--server-batch) it carries most users within the limits with"
-    said = [f"{start} {named(aim.best, aim.rows)}"]
-    exact = aim.best_of(lambda one: one.option.lossless)
+    def each_said(listed: Listed) -> str:
+        if shared is not None or not np.isfinite(listed.crowded):
+            return ""
+        other = "" if not has_device(listed) else f" ({three_digits(base.crowded)} without devices)"
+        speed, held = f"{three_digits(listed.crowded)} tokens/s{other}", listed.value / listed.crowded
+        return f". Each of its users gets at most {speed}, with {held:,.0f} texts in memory"
+
+    names, first = named(aim.best, aim.rows)
+    many = f"{times(aim.best)} times{_users_interval(planner, first, base, counts)} the users of {with_length(base)}"
+    many = many if aim.best.value <= MANY * base.value else "no limit of users"
+    start, exact = "Full server: ", aim.best_of(lambda one: one.option.lossless)
+    if full_pays and has_device(aim.best):
+        assumed = f"if {_wide_pass(aim.best)} no longer than over one"
+        said = [f"{start}give --passes; {assumed}, {names} carries {many}; if {full_pays:.2f} times as long, no more"]
+    else:
+        said = [f"{start}with {counted(aim.setting.server_batch, 'text')} a pass (--server-batch) use {names}"]
+        said[0] += f"{'' if first is base else f': {many}'}{each_said(first)}"
+    device = aim.best_of(has_device)
+    if device is not None and not has_device(aim.best) and device.value > aim.best.value:
+        error = f"less than plans of devices erred (up to {device.option.error:.0%})"
+        said.append(f"With devices: {named(device, aim.listed)[0]}: {times(device)} times as many users, {error}")
     if exact is not None and not aim.best.option.lossless:
-        said.append(f"Without loss: {named(exact, [one for one in aim.listed if one.option.lossless])}")
+        exact_names, first = named(exact, [one for one in aim.listed if one.option.lossless])
+        said.append(f"Without loss: {exact_names}: {times(exact)} times{each_said(first)}")
     plugin = aim.best_of(lambda one: one.family == rows.GREEDY and aim.setting.leak_bits is None)  # it pads nothing
     if plugin not in (None, aim.best) and has_device(aim.best) and aim.best.value <= MANY * base.value:
-        said.append(f"With vLLM's plugin: {with_length(plugin)}: {times_said(plugin.value / base.value)} times")
-    if ahead_from and has_device(aim.best):
+        said.append(f"With vLLM's plugin: {with_length(plugin)}: {times(plugin)} times")
+    if ahead_from and has_device(aim.best) and not full_pays:
         users = f"{float(f'{ahead_from:.2g}'):,.0f} users{' who share this link' if shared else ''}"
         said.append(
-            f"From about {users} on, at that batch, devices make more tokens/s together than a server without them"
+            f"From about {users} on, at that batch, devices make more tokens/s together than a server without them, by "
+            "more than plans erred"
         )
     elif shared and has_device(aim.best) and not has_device(aims.asked.best):
-        said.append(f"For these {shared.name} the answer above is faster; for other numbers: --users")
+        said.append(f"For these {shared.name} the answer above is better; for other numbers: --users")
     said += [DEVICE_ERROR] if has_device(aim.best) else []
     whole = aim.best.option.fixed_length and aim.best.option.draft_length == longest
     said += [f"K = {longest:g} is the longest planned"] if whole else []

@@ -84,18 +84,16 @@ def estimated(setting: Setting, total: Array, many: int) -> Array:
 
 
 def ahead_from(pool: Pool, shared: "Shared | None" = None) -> int | None:
-    """Return from about how many users on devices stay faster together than any server.
+    """Return from about how many users on devices stay faster together than any server, by more than plans erred.
 
     Each user has the pool's link, or all equal ones share it as those of ``shared`` do. Nothing waits for a server that
     is free, so it may be a few percent more. Numbers up to 2^19 are tried, each a quarter above the one before. None if
     devices are faster at all of them, or not at the last, or if users or limits differ by share.
     """
-    sides = _sides(pool)
 
     def ahead(many: int) -> bool:
         setting = pool.setting if shared is None else replace(pool.setting, link=pool.setting.link.part(many))
-        devices, servers = (estimated(setting, total, many).max(initial=0.0) for total in sides)
-        return bool(devices > servers)
+        return _devices_ahead(pool, setting, many)
 
     unlike = shared is not None and (
         pool.setting.energy_j or len({replace(user, name="") for user in shared.users}) > 1
@@ -109,27 +107,29 @@ def ahead_from(pool: Pool, shared: "Shared | None" = None) -> int | None:
 
 
 def ahead_until(pool: Pool, shared: "Shared") -> float | None:
-    """Return about the seconds of each token of a pass up to which devices are faster together than any server.
+    """Return about the seconds of each token of a pass up to which devices are the answer of these users.
 
     Draft lengths follow the time. Nothing waits for a server that is free. None if devices are not faster at 0.
     """
-    devices, servers = _sides(pool)
 
     def behind(token_s: float) -> bool:
-        setting = replace(shared.setting, verify_token_s=token_s)
-        ours, theirs = (estimated(setting, total, len(shared.users)).max(initial=0.0) for total in (devices, servers))
-        return bool(ours <= theirs)
+        return not _devices_ahead(pool, replace(shared.setting, verify_token_s=token_s), len(shared.users))
 
     steps = range(1 << 12)  # of a pass's time
     step = bisect_left(steps, True, key=lambda n: behind(shared.setting.verify_s * n / len(steps)))
     return shared.setting.verify_s * step / len(steps) if 0 < step < len(steps) else None
 
 
-def _sides(pool: Pool) -> list[Array]:
-    """Return the held-out counts of the options that keep the limits and run: with a device, and without."""
+def _devices_ahead(pool: Pool, setting: Setting, many: int) -> bool:
+    """Return whether devices make more tokens a second than any server, by more than plans of them erred.
+
+    Options that keep the limits and are known to run are compared, on the held-out texts.
+    """
     runs = np.concatenate([places for family, places in pool.places.items() if family not in UNRUN])
-    device = np.array([pool.options[place].row.device for place in runs])
-    return [pool.test[runs[pool.kept[runs] & (device == side)]] for side in (True, False)]
+    kept = runs[pool.kept[runs]]
+    error = np.array([pool.options[place].error for place in kept])
+    speeds = estimated(setting, pool.test[kept], many) / (1.0 + error)
+    return bool(speeds[error > 0].max(initial=0.0) > speeds[error == 0].max(initial=0.0))
 
 
 @dataclass(slots=True)
@@ -195,7 +195,7 @@ class Shared:
             f"With the answer the server is busy {queue.busy:.0%} of the time; a pass has {queue.batch:.3g} of at most "
             f"{most}, and a text waits {wait:.0f} ms for it."
         )
-        return [f"{each}, simulated with mean rounds"], [server]
+        return [f"{each}, simulated with rounds of mean length"], [server]
 
     def plain(self, option: Option, texts: Array) -> dict[str, Any]:
         """Return what each user gets of the texts under an option."""

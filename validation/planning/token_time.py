@@ -15,10 +15,10 @@ from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
 
 
-def wide_passes(planner: Planner, setting: Setting) -> str:
-    """Return what a plan says of it; nothing where passes are measured, or a token takes time."""
+def wide_passes(planner: Planner, setting: Setting) -> list[str]:
+    """Return the sentence of a plan on it; none where passes are measured, or a token takes time."""
     if not takes_no_longer(setting):
-        return ""
+        return []
     pool = planner.pool(replace(setting, objective="capacity"))
     listed = [one for one, kept in zip(pool.options, pool.kept, strict=True) if kept and one.family not in UNRUN]
     servers = [option for option in listed if not option.row.device]
@@ -33,7 +33,7 @@ def wide_passes(planner: Planner, setting: Setting) -> str:
             length = some[int(tokens.argmax())].draft_length
             said.append(f"{1.0 + tokens.max():.2f} times ({what}, with K = {length:.2g})")
     until = f"until a pass over 2 tokens of each text takes {' or '.join(said)} as long as over one"
-    return f"Drafting pays {until}." if said else ""
+    return [f"Drafting pays {until}."] if said else []
 
 
 def takes_no_longer(setting: Setting) -> bool:

@@ -64,13 +64,15 @@ def test_a_server_makes_the_greedy_rounds_of_a_device_without_its_link(made):
 @pytest.mark.parametrize(
     ("passes", "best", "rival"),
     [
-        ((0.998, 0.996), rows.STREAM, rows.OURS),
-        ((0.99, 0.996), rows.FLEXSPEC, rows.STREAM),
-        ((1.1, 0.99), rows.OURS, rows.STREAM),
+        ((0.90, 0.895, 0.85), rows.STREAM, rows.GREEDY),
+        ((0.88, 0.895, 1.0), rows.FLEXSPEC, rows.STREAM),
+        ((1.1, 0.88, 1.0), rows.OURS, rows.STREAM),
+        ((1.1, 1.1, 0.84), rows.GREEDY, rows.STREAM),
     ],
 )
-def test_a_device_is_used_where_it_is_better_by_half_a_percent(passes, best, rival):
-    each = zip((rows.STREAM, rows.FLEXSPEC, rows.OURS), (1.0, *passes), strict=True)
+def test_a_device_is_used_where_it_is_better_by_more_than_plans_erred(passes, best, rival):
+    """By 12%, or 18% with greedy drafts, which vLLM's plugin runs too."""
+    each = zip((rows.STREAM, rows.FLEXSPEC, rows.OURS, rows.GREEDY), (1.0, *passes), strict=True)
     options = [exact(family, "", count_table(tokens=np.ones(3), passes=n, verified=n)) for family, n in each]
     aims = aims_of(Planner(options, SETTING, split_prompts(np.arange(3))), SETTING)
     for aim in (aims.one_user, aims.full_server):

@@ -10,7 +10,7 @@ const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone"
 const PAPERS = ["fixed K, full rows", GREEDY, "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", SEED_TREE];
 const UNRUN = [KEEPING, OWN_TREE], OWN_DRAFTS = [COLOCATED, OWN_GREEDY], WITHOUT_DEVICE = [SERVER, STREAM, ...OWN_DRAFTS, KEEPING, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
 const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, CERTIFIED, ...(data.streamed ? [STREAMED] : []), OURS];
-const TOKENS = data.count_names.indexOf("tokens"), EQUAL = 1e-9, LATER = 1e-9, ENDLESS = 1e9, WORTH = 0.005, AS_GOOD = 0.005;
+const TOKENS = data.count_names.indexOf("tokens"), EQUAL = 1e-9, LATER = 1e-9, ENDLESS = 1e9, AS_GOOD = 0.005;
 const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
 
 /** A server that repeats the rounds of a device that keeps drafts without verification: one that streams and drafts itself. */
@@ -205,14 +205,15 @@ function aimsOf(s, optionsOf = allowedBy) {
     const rank = (row) => [safe(row, one), value(row.test, one)], above = ([a, x], [b, y]) => (a === b ? x > y : a);
     const worst = (own) => own.reduce((a, b) => (above(rank(b), rank(a)) ? b : a));
     let rows = listed.filter((own) => own.length).map((own) => bestKept(own, one) ?? worst(own));
-    let answer = bestKept(rows.filter(({ policy }) => !UNRUN.includes(policy)), one);
-    const exact = ({ lossless }) => lossless, alone = ({ policy }) => WITHOUT_DEVICE.includes(policy);
-    const good = [(row) => exact(row) && alone(row), exact, alone].map((kind) => bestKept(listed.flat().filter((row) => kind(row) && !UNRUN.includes(row.policy)), one))
-      .find((row) => row && value(row.test, one) >= value(answer.test, one) * (1 - WORTH));
-    if (good) {
-      answer = good;
-      rows = rows.map((row) => (row.policy === good.policy ? good : row));
+    const runs = listed.flat().filter(({ policy }) => !UNRUN.includes(policy)), alone = ({ policy }) => WITHOUT_DEVICE.includes(policy);
+    let answer = bestKept(runs, one);
+    for (const drop of answer ? ["loss", "device", "loss"] : []) { // without a device a loss may buy less
+      const device = !alone(answer) && drop !== "device", lossy = !answer.lossless && drop !== "loss";
+      const simpler = bestKept(runs.filter((row) => (alone(row) || device) && (row.lossless || lossy)), one);
+      const gain = drop === "loss" ? data.loss_worth : (data.errors[answer.policy] ?? 0);
+      if (simpler && value(simpler.test, one) >= value(answer.test, one) / (1 + gain)) answer = simpler;
     }
+    rows = rows.map((row) => (row.policy === answer?.policy ? answer : row));
     const others = rows.filter(({ policy }) => !NO_RIVALS.includes(policy) && !UNRUN.includes(policy));
     const rival = bestKept(others, one) ?? worst(others.filter(({ policy }) => WITHOUT_DEVICE.includes(policy)));
     return { name: n ? FULL_SERVER : ONE_USER, s: one, every: listed.flat(), best: answer, rival,
@@ -300,7 +301,7 @@ function unmet(s) {
 function guarantee(option, s) {
   const engine = [...OWN_DRAFTS, OWN_TREE].includes(option.policy) || (data.counted && option.draft_length > 0);
   const tried = option.policy === OWN_GREEDY ? data.greedy_tried : data.tried;
-  if (option.lossless && engine) return ["Lossless, if", `the engine implements standard rejection sampling, or another lossless rule, correctly (proved): hlm audit tests it${tried && ` (${tried})`}.`];
+  if (option.lossless && engine) return ["Lossless, if", `the engine verifies by rejection sampling (proved), or another lossless rule, without faults: hlm audit tests it${tried && ` (${tried})`}.`];
   if (option.lossless) return ["Lossless", "Every text has exactly the target model's law: proved."];
   if (needs(option, s.kind) >= 1 || s.limit >= 1) return ["No limit", `The limit allows any text; its loss is ${two.format(option.loss[s.kind])}, ${measured}.`];
   if (option.policy === CERTIFIED) return [`TV ≤ ${say(needs(option, s.kind))}`, `The law of ${s.kind === "text" ? "a text as long as these" : "each token, given those before it,"} is within this of the target model's: proved.`];
@@ -385,7 +386,7 @@ function pointsOf(aims) {
 function drawQuality(aims, aim, used) {
   const { s, best, every } = aim, exact = bestKept(every.filter(({ policy, lossless }) => lossless && !UNRUN.includes(policy)), s);
   const gain = exact && best && value(best.test, s) / value(exact.test, s) - 1;
-  const risk = !exact ? "Without loss the limits cannot be kept" : `The risk is worth ${best.lossless ? `less than ${100 * WORTH}%` : percent(gain)} for ${aim.name}`;
+  const risk = !exact ? "Without loss the limits cannot be kept" : `The risk is worth ${best.lossless ? `less than ${percent(data.loss_worth)}` : percent(gain)} for ${aim.name}`;
   byId("quality-title").textContent = !used ? "No policy keeps the limits" : s.limit > 0 ? risk : `Without loss, ${shortName(used.policy)} ${WINS[s.objective]}`;
   const points = pointsOf(aims), most = [1, 2].map((n) => Math.max(...points.map((point) => point[n]).filter((number) => number < ENDLESS)));
   const place = canvas("quality", linear(1.1 * most[0]), linear(1.15 * most[1]), ["users of a full server, ×", `${UNITS.throughput}, of one user`]), { svg, x, y, axes } = place;
@@ -561,7 +562,7 @@ function drawTable(rows, objective) {
   for (const row of rows) {
     const kinds = [row.plan && "ours", row.breaks.length && "breaks", UNRUN.includes(row.policy) && "unrun"].filter(Boolean);
     const line = put(body, "tr", { role: "row", class: kinds.join(" ") });
-    const breaks = row.breaks.length ? ` (breaks ${row.breaks.join(", ")})` : "";
+    const breaks = row.breaks.length ? ` (over ${row.breaks.map((limit) => `--${limit}`).join(", ")})` : "";
     const name = put(line, "th", { scope: "row", role: "rowheader", "data-policy": row.policy }, shortName(row.policy) + breaks);
     put(name, "span", { class: "option" }, unbroken(row.label));
     for (const [key, head] of heads) {
@@ -631,7 +632,8 @@ function card(aim) {
   if (!aim.best) return { title, use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
   const use = plainest(aim), [sure, how] = guarantee(use, s);
   const [rival, device] = rivalsOf(aim, use);
-  const ratio = (one) => `${numberSaid(aim, one)}, ${(value(one.test, s) / value(use.test, s)).toFixed(2)} of the answer's`;
+  const ahead = (one) => (data.errors[one.policy] && !data.errors[use.policy] && value(one.test, s) > value(use.test, s) ? `, less than plans of devices erred (up to ${percent(data.errors[one.policy])})` : "");
+  const ratio = (one) => `${numberSaid(aim, one)}, ${(value(one.test, s) / value(use.test, s)).toFixed(2)} of the answer's${ahead(one)}`;
   const against = rival ? [`${ratio(rival)}; ${needsSaid(rival)}.`] : [];
   if (device) against.push(`Best with a device: ${withLength(device)}: ${ratio(device)}.`);
   const usual = s.objective === "throughput", given = Object.keys(start).every((key) => s[key] === start[key]);
@@ -649,27 +651,30 @@ function card(aim) {
     ...Object.fromEntries(ids.map((id, i) => [`${id}-how`, lines[i]])) };
 }
 
-/** Who carries most users of a full server, in the words of validation/planning/sentences.py. */
+/** What a full server should use and with how many users, in the words of validation/planning/sentences.py. */
 function crowd({ s, base, best, rows, every }) {
-  const kept = (options) => bestKept(options.filter(({ policy }) => !UNRUN.includes(policy)), s);
-  const times = (one) => timesSaid(usersOf(one.test, { s, base })), own = ({ policy }) => NO_RIVALS.includes(policy);
+  const runs = (options) => bestKept(options.filter(({ policy }) => !UNRUN.includes(policy)), s), lossless = every.filter((one) => one.lossless);
+  const times = (one) => timesSaid(usersOf(one.test, { s, base })), own = ({ policy }) => NO_RIVALS.includes(policy), alone = ({ policy }) => WITHOUT_DEVICE.includes(policy);
   const worth = (one) => second(one.test, s) * (one.policy === DEVICE ? 1 + EQUAL : 1);
-  const most = (first, listed) => {
-    const equal = listed.filter((one) => !broken(one, s).length && times(one) === times(first)), rivals = equal.filter((one) => !own(one));
-    const named = equal.includes(base) ? [base] : [...rivals.sort((a, b) => worth(b) - worth(a)).slice(0, 1), ...equal.filter(own)];
-    const bounded = times(first) !== timesSaid(Infinity), servers = poolsOf(s, ...WITHOUT_DEVICE.filter((policy) => !UNRUN.includes(policy)));
-    const until = first === best && bounded && longestPass(s, first, servers.filter((one) => !broken(one, s).length));
-    const wide = until ? `, if a pass over ${first.draft_length + 1} tokens of each text takes no longer than over one; if ${until.toFixed(2)} times as long, no more` : "";
-    const those = bounded && first === best ? ` those of ${withLength(base)}${wide}` : "";
-    const more = named.includes(base) ? "" : `${times(first)}${bounded ? " times" : ""}${those}. `;
-    const other = named.includes(base) || first !== best ? "" : ` (${threeDigits(meanSpeed(base.test, s, s.batch))} without devices)`;
-    const plugin = asked.leak_bits === null && bounded && first === best && !named.includes(base) ? kept(every.filter(({ policy }) => policy === GREEDY)) : null;
-    const vllm = plugin && !named.includes(plugin) ? `. With vLLM's plugin, ${withLength(plugin)}: ${times(plugin)} times` : "";
-    return `${named.map(withLength).join(", or ")}: ${more}${more ? "Each" : "each"} of its users gets at most ${speedOf(named[0], s, s.batch)}${other}${vllm}`;
+  const most = (option, listed) => {
+    const equal = listed.filter((one) => !broken(one, s).length && times(one) === times(option)), rivals = equal.filter((one) => !own(one));
+    if (equal.includes(base)) return [base, withLength(base)];
+    const ours = equal.filter(own), first = [...rivals.sort((a, b) => worth(b) - worth(a)), ...ours][0];
+    return [first, withLength(first) + (rivals.length && ours.length ? " or ours" : "")];
   };
-  const lossless = every.filter((one) => one.lossless), exact = best.lossless ? null : kept(lossless);
-  const error = WITHOUT_DEVICE.includes(best.policy) ? "" : ` ${data.device_error}.`;
-  return `A full server with ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass (--server-batch) carries most users within the limits with ${most(best, rows)}${exact ? `. Without loss: ${most(exact, lossless)}` : ""}.${error}`;
+  const each = (one) => `. Each of its users gets at most ${speedOf(one, s, s.batch)}${alone(one) ? "" : ` (${threeDigits(meanSpeed(base.test, s, s.batch))} without devices)`}`;
+  const [first, names] = most(best, rows), bounded = times(best) !== timesSaid(Infinity), many = bounded ? `${times(best)} times the users of ${withLength(base)}` : "no limit of users";
+  const servers = poolsOf(s, ...WITHOUT_DEVICE.filter((policy) => !UNRUN.includes(policy))).filter((one) => !broken(one, s).length);
+  const until = !alone(best) && bounded && longestPass(s, best, servers);
+  const said = [until ? `Full server: give --passes; if a pass over ${best.draft_length + 1} tokens of each text takes no longer than over one, ${names} carries ${many}; if ${until.toFixed(2)} times as long, no more`
+    : `Full server: with ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass (--server-batch) use ${names}${first === base ? "" : `: ${many}`}${each(first)}`];
+  const device = runs(every.filter((one) => !alone(one))), exact = best.lossless ? null : runs(lossless);
+  if (alone(best) && device && value(device.test, s) > value(best.test, s)) said.push(`With devices: ${most(device, every)[1]}: ${times(device)} times as many users, less than plans of devices erred (up to ${percent(data.errors[device.policy])})`);
+  if (exact) { const [one, name] = most(exact, lossless); said.push(`Without loss: ${name}: ${times(exact)} times${each(one)}`); }
+  const plugin = asked.leak_bits === null && bounded && !alone(best) ? runs(every.filter(({ policy }) => policy === GREEDY)) : null;
+  if (plugin && plugin !== best) said.push(`With vLLM's plugin: ${withLength(plugin)}: ${times(plugin)} times`);
+  if (!alone(best)) said.push(data.device_error);
+  return `${said.join(". ")}.`;
 }
 
 function render() {

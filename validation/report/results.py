@@ -22,12 +22,12 @@ INTRODUCTIONS = {
     "c-sqs": ("C-SQS: sparse quantised drafts", "Bhattacharjee et al. (2025)."),
     "flexspec": ("FlexSpec: one draft for all versions, a length for each link", "Li et al. (2025)."),
     "edge-sd": ("Edge-SD: batches and bandwidth", "Zhu et al. (2025)."),
-    "ours": ("New figures and tables", "Exhibits that are in no paper; files and commands call them `ours`."),
+    "ours": ("New figures and tables", "Exhibits in none of the five papers; files and commands call them `ours`."),
 }
 """Title and first sentence of each page of exhibits, by its name on the site."""
 
 READING = "[All papers](../../paper_repro.md); [what is refuted](refuted.md); [what holds instead](new.md)."
-BEST = (("ours", "3"), ("ours", "7"), ("ours", "8"))
+BEST = (("ours", "3"), ("ours", "8"))
 """The figures that carry the main new messages."""
 ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
 """Numbers of tables in their order."""

@@ -21,7 +21,7 @@ KINDS = {
     "implied": "printed nowhere, though a reader of the source may infer it",
     "corrected": "derived here: what holds in place of a false statement or reading",
     "known": "a published result, applied here",
-    "new": "derived here; docs/results/new.md says which of them we found in no paper",
+    "new": "derived here, in none of the five papers; docs/results/new.md names what is nearest",
     "software": "no result: a check of what the code computes",
     "refuted": "printed as a result, and false",
     "misprint": "false as printed, but what is meant is evident, and true",

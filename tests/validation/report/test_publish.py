@@ -18,6 +18,7 @@ from validation.plots import EXHIBITS, Decoding
 from validation.plots.common.stored import SHOWN, digest, records
 from validation.report.publish import add_verdicts, publish, regenerate, stale_tables, tables
 from validation.report.results import sections, site_pages, slug
+from validation.report.tables import table_row
 
 ROOT = Path(__file__).resolve().parents[3]
 FIGURES = ROOT / "figures"
@@ -185,11 +186,13 @@ def test_each_exhibit_has_its_section_on_the_site_and_its_line_in_the_coverage()
 
 
 def test_the_page_of_false_claims_counts_them_and_cites_what_their_disproofs_name():
-    page, known = (ROOT / "docs/results/refuted.md").read_text("utf-8"), hlmtheory.all_claims()
+    page, known, false = (ROOT / "docs/results/refuted.md").read_text("utf-8"), hlmtheory.all_claims(), []
     kinds = Counter(claim.standing for claim in known.values())
     assert "{refuted} refuted, {misprint} misprints, {false reading} false readings".format_map(kinds) in page
-    false = []
-    for first, second in re.findall(r"^\| ([^|]*)\| ([^|]*)\|[^|]+\|$", page, re.MULTILINE):
+    for words, says, true in re.findall(r"^\| ([^|]+\.[^|]+)\|[^|]*\|([^|]*\d) \|( [^|]*\d[^|]*)\|.*\|$", page, re.M):
+        sides = table_row(known[next(iter(re.findall(r"`([a-z_]+\.\w+)", words)))], None)["sides"]
+        assert {*re.findall(r"[−\d.]+", says + true)} == {*sides.replace("0.", ".").split()[::2]}, words
+    for first, second in re.findall(r"^\| ([^|]*)\|(?:[^|\n]*\|)* ([^|]*)\|[^|\n]+\|$", page, re.MULTILINE):
         named, cited = (set(re.findall(r"[a-z_]+\.\w+", part)) & known.keys() for part in (first, second))
         false = [name for name in named if known[name].standing != "true"] if first.strip() else false
         instead = " ".join(known[name].proof.text.partition("Instead: ")[2] for name in false)

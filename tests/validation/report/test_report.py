@@ -102,8 +102,7 @@ def test_text_from_outside_is_escaped(page):
     assert not set(page) & set("\x00\x1b\u202e")
     assert r"\x00\x1b[31m\u202e" in page
     assert "script" not in {tag for tag, _ in Elements(page).found}
-    text = Elements(page).text
-    assert text.count(EVIL) >= 13  # pair, also of figures, source of a prompt, note, command
+    assert Elements(page).text.count(EVIL) >= 13  # pair, also of figures, source of a prompt, note, command
 
 
 def test_nothing_is_loaded_from_elsewhere(page):
@@ -135,8 +134,7 @@ def with_tally(results: Results, **changes: Any) -> Results:
 def test_every_statement_is_counted_once(results):
     """The partition adds up, with every outcome and every kind of data present."""
     true = [name for name, claim in CLAIMS.items() if claim.refuted is None]
-    undecided = Tally(true[0], instances=9, inconclusive=9)
-    empty = Tally(true[1], instances=9, out_of_scope=9)
+    undecided, empty = Tally(true[0], instances=9, inconclusive=9), Tally(true[1], instances=9, out_of_scope=9)
     tallies = {**results.tallies, true[0]: undecided, true[1]: empty}
     del tallies[true[2]]
     changed = with_tally(replace(results, tallies=tallies), violated=1)
@@ -151,10 +149,9 @@ def test_every_statement_is_counted_once(results):
 
 
 def test_what_to_send_is_counted_in_bits(results, tmp_path):
-    table = tmp_path / "ours-tableV.json"
     known = {"bits": [100.0, None], "ends": [[80, 1600], []]}
     statistics = {"epsilon": [0.05, 0.2], **{name: {"cheapest codec": each} for name, each in known.items()}}
-    table.write_text(json.dumps({"statistics": statistics}), encoding="utf-8")
+    (table := tmp_path / "ours-tableV.json").write_text(json.dumps({"statistics": statistics}), encoding="utf-8")
     known = replace(results, summary={"size_for_bias_0.05": 10.0, "size_for_bias_0.2": 2.5})
     found = what_to_send(known, 4096, [table])
     assert found["full"] == 4096 * 32

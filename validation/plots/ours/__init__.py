@@ -1,1 +1,1 @@
-"""Figures and tables that are in no paper."""
+"""Figures and tables that are in none of the five papers."""

@@ -52,7 +52,7 @@ def assumed_pass(planner: Planner, asked: Aim, users: int, full_pays: float | No
     until = length_pays(planner, setting, best.option) if has_engine_length(best) else None
     loses = f"; from {three_digits(verify_ms * until)} ms plain decoding is as fast" if until else ""
     if until_s and has_device(best):
-        loses = f"; if each token adds about {1e3 * until_s:.2g} ms (--verify-token-time), no device is faster"
+        loses = f"; if each token adds about {1e3 * until_s:.2g} ms (--verify-token-time), the answer is a server"
     tokens = f"{batch * (best.option.draft_length + 1):.0f} tokens{f' of {batch} users' if batch > 1 else ''}"
     return f"a pass over {tokens} is assumed to take {verify_ms:g} ms{loses}"
 

@@ -133,8 +133,8 @@ def slower_shortens():
     Scope: it holds where F₀/m₀ ≥ O/b = 20. At the paper's own times it fails on the Raspberry Pi alone, if δ_cloud, not
     printed, is at most 8 ms. F₀ is at most a token of Cloud-Only (print's β of T_fixed aside), and m₀ at least a draft.
 
-    On the Raspberry Pi the token takes at most 1,225 ms (Table IV), the draft 145 ms (Table V): F₀/m₀ is at most 8.5, so
-    F/M rises as the link slows. K* is a step function of F/M. With F₀ = 1,225 ms and m₀ = 145 ms it first rises
+    On the Raspberry Pi the token takes at most 1,225 ms (Table IV), the draft 145 ms (Table V): F₀/m₀ is at most 8.5,
+    so F/M rises as the link slows. K* is a step function of F/M. With F₀ = 1,225 ms and m₀ = 145 ms it first rises
     between 2 and .1 kbit/s, for γ = .5, .6, …, .9; with a smaller F₀ that is just below a step, on a faster link.
 
     On the others the token takes 415 ms or more (Table III) and the draft at most 12 ms. If δ_cloud is at most 8 ms,

@@ -79,7 +79,7 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
     kinds |= {name: "violated" for name, one in own.items() if name in kinds and one.counterexample}
     counts, wide = Counter(kinds.values()), max(map(len, kinds), default=0)
     known, shown = dict[str, str](), 0 < len(kinds.keys() - own) < 100  # all claims have too many symbols
-    say(console, as_typed(f"{counted(len(listed), 'claim')}. `python3 hlm claims ID` shows one: symbols, proof."))
+    say(console, as_typed(f"{counted(len(listed), 'claim')}. `python3 hlm claims ID` shows symbols and proof."))
     rest = "All others but yours" if own else "All others"
     say(console, f"Refuted, misprint, false reading: false as stated. {rest} are proved; †: under assumptions.")
     say(console, "A largest left/right is named where it is below 0.995: the bound is not known to be attained.")

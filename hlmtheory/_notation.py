@@ -2,11 +2,12 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.resources import files
 
+from hlmtheory.arguments import ARGUMENTS
 from hlmtheory.claims import Claim
 
 NOTATION: dict[str, str] = tomllib.loads((files("hlmtheory") / "notation.toml").read_text(encoding="utf-8"))
@@ -68,4 +69,29 @@ def symbols(claim: Claim, text: str) -> dict[str, str]:
     forms = {b: {form if form in known else re.sub("_[vx]$", "", form) for form in of} for b, of in used(text).items()}
     shown = [name for name in known if name.startswith("in ") or base(name) in forms]
     exact = {name for name in shown if forms.get(base(name), set()) <= set(known)}
-    return dict(known[name] for name in shown if name not in exact or name in forms.get(base(name), {name}))
+    found = dict(known[name] for name in shown if name not in exact or name in forms.get(base(name), {name}))
+    return {head: meaning if ", " in head else _plain(meaning, claim) for head, meaning in found.items()}
+
+
+def new_symbols(claim: Claim, text: str, known: dict[str, str], papers: Mapping[str, str]) -> list[str]:
+    """Return the symbols of a text, and of their meanings, not said so in ``known``, and put them there.
+
+    ``papers`` is the key of each paper by its name: how another paper than the claim's writes them is left out.
+    """
+    new, said = [], [meaning for head, meaning in symbols(claim, text).items() if not head.startswith("in ")]
+    for head, named in symbols(claim, "; ".join((text, *said))).items():
+        if head.startswith("in ") and papers.get(head[3:]) != claim.source.key:
+            continue
+        meaning = re.sub(r" \(argument \w+\)$", "", named)
+        if any(known.get(symbol) != meaning for symbol in head.split(", ")):
+            new.append(f"{head}: {meaning}")
+        known |= dict.fromkeys(head.split(", "), meaning)
+    return new
+
+
+def _plain(meaning: str, claim: Claim) -> str:
+    """Return a meaning with the name of its argument behind it, if it has one and the claim takes it."""
+    name, _, rest = meaning.partition(", ")
+    if name not in ARGUMENTS:
+        return meaning
+    return (rest or name.replace("_", " ")) + (f" (argument {name})" if name in claim.takes else "")

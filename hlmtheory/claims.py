@@ -196,6 +196,11 @@ class Claim:
         return FALSE[self.origin]
 
     @property
+    def kind(self) -> str:
+        """The origin of a true statement; of another one its standing."""
+        return self.origin.value if self.standing == "true" else self.standing
+
+    @property
     def conditioned(self) -> str:
         """The statement, and the assumptions that it does not name itself."""
         further = [one.statement for one in self.assumptions if one.statement not in self.statement]
@@ -348,6 +353,13 @@ def lemmas(claim: Claim, known: Collection[str]) -> list[str]:
     words = re.findall(r"(?<![\w.])[a-z][a-z_0-9]*(?:\.[a-z_0-9]+)?", claim.proof.text)
     full = [word if "." in word else f"{module}.{word}" for word in words if "." in word or "_" in word]
     return [name for name in dict.fromkeys(full) if name in known and name != f"{module}.{own}"]
+
+
+def repaired(claim: Claim, known: Collection[str]) -> tuple[str, list[str], list[str]]:
+    """Return a proof without its label and its sentence "Instead: ID.", what else it names, and what this names."""
+    text, _, instead = claim.proof.text.removeprefix("False: ").partition("Instead: ")
+    better = re.findall(r"[a-z_]+\.\w+", instead) if claim.standing != "true" else []
+    return text.rstrip(), [name for name in lemmas(claim, known) if name not in better], better
 
 
 def _applied(sides: Sides) -> Callable[..., Sides]:

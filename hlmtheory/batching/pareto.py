@@ -9,7 +9,7 @@ from hlmtheory.batching.search import ROUNDING, Costs, Runs
 def pareto(costs: Costs, *, incumbent: float = np.inf, max_labels: int = 100) -> tuple[Runs | None, float, bool]:
     """The best partition into runs, in order, that the search finds: runs, latency, and whether it was complete.
 
-    A label holds (F, C) over all steps, the time of earlier waves and its wave's caches; it goes if another is no
+    A label holds (C^d, C) over all steps, the time of earlier waves and its wave's caches; it goes if another is no
     larger, or its bound reaches ``incumbent``. Beyond ``max_labels`` for a prefix the smallest bounds stay, and it is
     not complete.
     """

@@ -1,7 +1,7 @@
 """The searches behind :mod:`hlmtheory.batching`, for one draft length and tasks in one order.
 
 A run j..i is one batch, padded to its longest prompt. Times are arrays over the N decoding steps, 0 after a batch is
-done. With the stages' finish F and C, a further batch gives F' = F + d and C' = max(F', C) + v.
+done. The stages end at C^d and C; with a further batch at C^d + d and max(C^d + d, C) + v.
 """
 
 from dataclasses import dataclass
@@ -156,14 +156,14 @@ class Runs:
 
 
 def dynamic_program(costs: Costs, *, printed_objective: bool = False) -> tuple[Runs, float]:
-    """Algorithm 1, repaired: the runs, and the objective's value for all tasks, Σ_n max(F + d, C) + v.
+    """Algorithm 1, repaired: the runs, and the objective's value for all tasks, Σ_n max(C^d + d, C) + v.
 
-    One state for each prefix. ``printed_objective`` takes Σ_n max(F, C + d) + v, as (29) is printed. If batches share
+    One state for each prefix. ``printed_objective`` takes Σ_n max(C^d, C + d) + v, as (29) is printed. If batches share
     the memory, batch j..i joins the last wave of state j if it fits, or opens one; the better is taken.
     """
     count, steps = len(costs.inputs), costs.horizon
-    arrival, lead = np.zeros((count + 1, steps)), np.zeros((count + 1, steps))  # F and C - F of the last wave
-    before, after = np.zeros(count + 1), np.zeros(count + 1)  # sums of F and of C over the steps
+    arrival, lead = np.zeros((count + 1, steps)), np.zeros((count + 1, steps))  # C^d and C - C^d of the last wave
+    before, after = np.zeros(count + 1), np.zeros(count + 1)  # sums of C^d and of C over the steps
     past, used = np.zeros(count + 1), np.zeros(count + 1)  # earlier waves (s), caches of the last wave (bytes)
     choice, opened, value = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool), np.zeros(count)
     for i in range(count):

@@ -156,8 +156,8 @@ def rejection_rate_sharp():
 def informative():
     """TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1: Theorem 1 always says something.
 
-    False for any ℓ: from K = 4ℓ on the last term alone is at least 1. Instead: lattice.rejection_rate_sharp, which is
-    no larger, and says something where TV(q, p) + Σ_{x ∉ X} q_x + D < 1.
+    False: for any ℓ, from K = 4ℓ on, the last term alone is at least 1. The sharper bound is no larger, and says
+    something where TV(q, p) + Σ_{x ∉ X} q_x + D < 1. Instead: lattice.rejection_rate_sharp.
     """
     return le(sides.position_bound, verification_sides.ones_side)  # TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1
 
@@ -245,15 +245,21 @@ def resampled():
     ε + (|τ₁| + 1 + ηε)/(ηT).
 
     False: where each batch accepts a draft of a peaked q (d_n = 0) and rejects one of a flat q, τ only rises, and the
-    mean is .491, the bound .010. The formula, with our letters and m for T^t, the accepted drafts, is "τ_{m+1} = τ_m -
-    η(d_m - ε)": from the last accepted token's τ_m the step with which line 8 set τ_{m+1}. So the rejected position's
-    d_{m+1} is in the sum of Theorem 1, but in no update. (7) promises less: its "index n runs over the accepted
-    tokens", and over these alone (9) holds with the formula (conformal.accepted; regret_small_step). But the paper says
-    of the sum in Theorem 1 that (7) "ensures that the term in the upper bound (1) … is asymptotically no larger than a
-    target value": this takes the rejected positions too. Line 12's words, "Apply the update (8) on the new token", and
-    "a further iteration is done for the new, (T^t + 1)-th token" above it favour d_{m+1}, with which it is true
-    (conformal.kept). At m = 0 the formula reads τ_0 and d_0, which are undefined; τ is then left as it was before the
-    batch, and the counterexample has m = 1. Instead: conformal.kept, conformal.accepted.
+    mean is .491, the bound .010.
+
+    Line 12's formula, with our letters and m for T^t, the accepted drafts, is "τ_{m+1} = τ_m - η(d_m - ε)". This
+    repeats line 8's step from the last accepted token. So the rejected position's d_{m+1} is in the sum of Theorem 1,
+    but in no update.
+
+    (7) promises less: its "index n runs over the accepted tokens", and over these alone (9) holds with the formula
+    (conformal.accepted; regret_small_step). But the paper says of the sum in Theorem 1 that (7) "ensures that the term
+    in the upper bound (1) … is asymptotically no larger than a target value": this takes the rejected positions too.
+
+    Line 12's words, "Apply the update (8) on the new token", and above it "a further iteration is done for the new,
+    (T^t + 1)-th token", favour d_{m+1}. With it (9) is true (conformal.kept).
+
+    At m = 0 the formula reads τ_0 and d_0, which are undefined. Here τ then stays as it was before the batch; the
+    counterexample has m = 1. Instead: conformal.kept, conformal.accepted.
     """
     return le(conformal_sides.kept_mean_printed, conformal_sides.kept_bound_published)  # (9)
 
@@ -442,8 +448,8 @@ def iterates_upper():
 
     False: τ has no upper bound. Once only the top token is left, d_n = 1 - max q_n. While that is below ε, the
     threshold keeps rising. The printed proof says that "thresholding discards all but the top outcome", and d_n = 1,
-    which is so only if that is discarded too. Instead: conformal.iterates_upper_empty, and conformal.iterates, which
-    is all that the bound needs.
+    which is so only if that is discarded too. The lower half of Lemma 4 is all that Theorem 2 needs. Instead:
+    conformal.iterates_upper_empty, conformal.iterates.
     """
     return le(conformal_sides.highest, conformal_sides.overshoot)  # max τ_n ≤ 1 + ηε
 

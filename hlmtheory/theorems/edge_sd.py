@@ -11,13 +11,13 @@ L, (7), the mean tokens of a step; O_m takes ⌈O_m/L⌉ of the N steps. J layer
 the first i tasks at step n, and Υ[i, 0, 0] their latency; S[i]: first task of their last batch; T_inf: inference
 latency, (22). w_k: share of the band of user k, with power p_k, gain g_k, noise σ² and an upload of λI_k bits.
 
-here  in print   meaning
-d, v  T^d, T^v   seconds in which a batch is drafted, and verified, at a step; d is no token
-F     C^d_{n,m}  time at which drafting ends at step n; in print F is the FLOPs of a pass
-C     C_{n,m}    time at which verifying ends at step n
-c_k   –          λI_k/η_k; c₁, c₂ are of a machine: a pass of b tasks takes c₁ F b + c₂ seconds, F in print's meaning
-B     B_w        bandwidth
-K     K          tasks; in (7) drafts of a step, l in print
+here    in print             meaning
+d, v    T^d, T^v             seconds in which a batch is drafted, and verified, at a step; d is no token
+C^d, C  C^d_{n,m}, C_{n,m}   times at which drafting and verifying of a batch end at a step
+F       F                    FLOPs of a pass for one task; b tasks take c₁ F b + c₂ seconds of a machine, (17)
+c_k     –                    λI_k/η_k; on the whole band the upload takes c_k/B seconds
+B       B_w                  bandwidth
+K       K                    tasks; in (7) drafts of a step, l in print
 
 Our words: the tasks of a run, one batch, follow one another in the order of I. With a barrier, as in (22), each step
 begins when all batches have ended the one before. A piece is the steps between two at which tasks leave. A wave is the
@@ -395,22 +395,32 @@ def own_gain():
 def batching_lower_bound():
     """max_k (D_k + V_k) ≤ T_inf, Σ_π min_R Ψ_π(R) ≤ T_inf and, if all O are equal, min_M Λ_M ≤ T_inf, with a barrier.
 
-    Definitions: Ψ_π(R) = Σ_n [ρ_n (Σ_m d_m + min v) + (1 - ρ_n) (min d + Σ_m v_m)] over the steps n of piece π and the
-    runs m of R, with any 0 ≤ ρ_n ≤ 1; and Σ_n (d_1 + v_1) if R is one run. R divides the tasks that stay to the end of
-    π. Λ_M is the larger of max_ρ min_R [ρ (Σ_m D_m + min v) + (1 - ρ) (min d + Σ_m V_m)] over the R of M runs, with min
-    v of the last step and min d of the first, and of D + V of ⌈K/M⌉ tasks padded to the ⌈K/M⌉-th shortest prompt.
+    Ψ_π(R) = Σ_n [ρ_n (Σ_m d_m + min v) + (1 - ρ_n) (min d + Σ_m v_m)] over the steps n of piece π and the runs m of R,
+    with any 0 ≤ ρ_n ≤ 1; and Σ_n (d_1 + v_1) if R is one run. R divides the tasks that stay to the end of π.
+
+    Λ_M is the larger of two bounds for M batches. The first is max_ρ min_R [ρ (Σ_m D_m + min v) + (1 - ρ) (min d + Σ_m
+    V_m)] over the R of M runs, with min v of the last step and min d of the first.
+
+    The second is D + V of ⌈K/M⌉ tasks, padded to the ⌈K/M⌉-th shortest prompt.
 
     Step 1, one decoding step. At least one verification comes after all drafts, and at least one draft before all
     verifications: C_M ≥ Σ d + v_last ≥ Σ d + min v, and C_M ≥ d_first + Σ v ≥ min d + Σ v. A maximum is at least every
     mean. One batch takes d + v, which is both. A batch's d and v are at least those of any of its tasks alone, so min d
-    and min v may be over tasks. Step 2, pieces. If the tasks that leave before a piece ends are removed, batches get
-    shorter or vanish. Step 3, runs. Set all O to their minimum: no batch needs more memory. Order the
-    batches by their longest prompts: runs of the same sizes have no longer prompts, so they fit, and take no longer.
-    The least over runs is that of a shortest path. Step 4, D_k + V_k: a task's own operations follow one another, and
-    its batch is no faster than the task alone. Step 5, Λ_M for a plan of M batches. Its first part is a mean of two
-    bounds of serving.free_schedule, which hold with a barrier too (serving.free), at the best runs (step 3). Its second
-    part: some batch has at least ⌈K/M⌉ tasks, so its longest prompt is at least the ⌈K/M⌉-th shortest, and its
-    operations follow one another. The code takes the largest over some ρ, and one Λ for all M ≥ 16.
+    and min v may be over tasks.
+
+    Step 2, pieces. If the tasks that leave before a piece ends are removed, batches get shorter or vanish.
+
+    Step 3, runs. Set all O to their minimum: no batch needs more memory. Order the batches by their longest prompts:
+    runs of the same sizes have no longer prompts, so they fit, and take no longer. The least over runs is that of a
+    shortest path.
+
+    Step 4, D_k + V_k: a task's own operations follow one another, and its batch is no faster than the task alone.
+
+    Step 5, Λ_M for a plan of M batches. Its first bound is a mean of two bounds of serving.free_schedule, which hold
+    with a barrier too (serving.free), at the best runs (step 3). Its second: some batch has at least ⌈K/M⌉ tasks, so
+    its longest prompt is at least the ⌈K/M⌉-th shortest, and its operations follow one another.
+
+    The code takes the largest over some ρ, and one Λ for all M ≥ 16.
     """
     return le(side(partial(lower_bound, memory_rule="each")), against(run_sides.worth))
 
@@ -426,21 +436,28 @@ def facility_bound():
     """Σ_k u_k + Σ_n W_n (ρ_1 min v + ρ_2 min d) ≤ T_inf with a barrier, if u_k ≥ 0 and Σ_{k ∈ m} u_k ≤ Φ_m for every
     batch m that fits the memory.
 
-    Definitions: Φ_m = Σ_n [ρ_1 d_m + ρ_2 v_m + ρ_3 (s_m (d_m + v_m) + κ s_m (1 - s_m)/2)] over the steps n of batch m.
-    At each step ρ_1 + ρ_2 + ρ_3 = 1, each ≥ 0; without a limit of the memory ρ_3 = 0. κ = a + b with a the least
-    d_m/s_m and b the least v_m/s_m at step n of a batch that fits. W_n = ⌈Σ_k s_k⌉, at least 1, over the tasks k with a
-    step n; min v and min d are those of one of them alone.
+    Φ_m = Σ_n [ρ_1 d_m + ρ_2 v_m + ρ_3 (s_m (d_m + v_m) + κ s_m (1 - s_m)/2)] over the steps n of batch m. At each step
+    ρ_1 + ρ_2 + ρ_3 = 1, each ≥ 0; without a limit of the memory ρ_3 = 0.
+
+    κ = a + b with a the least d_m/s_m and b the least v_m/s_m at step n of a batch that fits. W_n = ⌈Σ_k s_k⌉, at least
+    1, over the tasks k with a step n; min v and min d are those of one of them alone.
 
     Step 1, one decoding step of a wave, in seconds. Three bounds: (i) Σ d_m + min v; (ii) min d + Σ v_m; (iii) Σ [s_m
-    (d_m + v_m) + κ s_m (1 - s_m)/2]. For (iii): the step takes at least d_m + v_m, the drafts of the batches before m,
-    and the verifications of those after it. Weigh this by s_m and add: with Z = Σ s_m the step times Z is at least Σ
-    s_m (d_m + v_m) and s_m d_i + s_i v_m ≥ κ s_m s_i for each pair, i before m. The products s_m s_i of all pairs add
-    up to (Z² - Σ s_m²)/2. Divide by Z ≤ 1, where Σ s_m (d_m + v_m) ≥ κ Σ s_m². Step 2, all steps. At least W_n waves
-    are active at step n: the shares in a wave add up to at most 1, and by padding Σ_m s_m ≥ Σ_k s_k. So each bound is a
-    sum over batches and W_n times the least v, the least d and 0. The sum over the steps of the largest of the three is
-    at least their mean with weights ρ. Step 3, prices. What the batches add to this mean is at least Σ_m Σ_{k ∈ m} u_k
-    = Σ_k u_k. The code finds ρ and u_k by linear programs and compares the dearest tasks of each size with each (I_m,
-    O_m). A plan is no slower if its tasks are rounded down, and needs no more memory.
+    (d_m + v_m) + κ s_m (1 - s_m)/2].
+
+    For (iii): the step takes at least d_m + v_m, the drafts of the batches before m, and the verifications of those
+    after it. Weigh this by s_m and add: with Z = Σ s_m the step times Z is at least Σ s_m (d_m + v_m) and s_m d_i + s_i
+    v_m ≥ κ s_m s_i for each pair, i before m. The products s_m s_i of all pairs add up to (Z² - Σ s_m²)/2. Divide by
+    Z ≤ 1, where Σ s_m (d_m + v_m) ≥ κ Σ s_m².
+
+    Step 2, all steps. At least W_n waves are active at step n: the shares in a wave add up to at most 1, and by padding
+    Σ_m s_m ≥ Σ_k s_k. So each bound is a sum over batches and W_n times the least v, the least d and 0. The sum over
+    the steps of the largest of the three is at least their mean with weights ρ.
+
+    Step 3, prices. What the batches add to this mean is at least Σ_m Σ_{k ∈ m} u_k = Σ_k u_k.
+
+    The code finds ρ and u_k by linear programs and compares the dearest tasks of each size with each (I_m, O_m). A plan
+    is no slower if its tasks are rounded down, and needs no more memory.
     """
     return le(side(partial(wave_sides.by_facilities, "barrier")), against(wave_sides.johnson_side))
 
@@ -516,9 +533,9 @@ def dp_printed_packing():
 def dp():
     """Υ[K,0,0] = T_inf of the batches found, with max{Υ[j−1,n,0] + T^d, Υ[j−1,n,1]} in (29).
 
-    By induction over i the table's row holds F and C of the runs chosen so far, (31) and (32), so that the value Σ_n
-    max(F + d, C) + v is (22) of those runs. It is not the minimum over all runs: the state kept for a prefix has the
-    smallest Σ_n C, but another state with a smaller F, or a smaller C at the steps where the second stage is late,
+    By induction over i the table's row holds C^d and C of the runs chosen so far, (31) and (32), so that the value Σ_n
+    max(C^d + d, C) + v is (22) of those runs. It is not the minimum over all runs: the state kept for a prefix has the
+    smallest Σ_n C, but another state with a smaller C^d, or a smaller C at the steps where the second stage is late,
     may be better for a later batch.
     """
     return eq(TABLE_END, planned("dp"))
@@ -554,14 +571,14 @@ def dp_gap():
     tight={**LATE_DRAFTS, "labels": [0, 0, 1], "max_labels": 100},
 )
 def pareto():
-    """T_inf of a complete search that keeps at most Y undominated states (F, C) for each prefix ≤ T_inf of any batches
-    of consecutive sorted tasks, in order.
+    """T_inf of a complete search that keeps at most Y undominated states for each prefix ≤ T_inf of any batches of
+    consecutive sorted tasks, in order.
 
-    A label is a state (F, C) of a prefix, the first tasks. C' = max(F + d, C) + v and F' = F + d never fall when F or C
-    rise. If a ≤ b in every entry of two labels, every completion of b by runs is no faster than the same completion of
-    a, so b can be removed. Complete: nothing else was removed but labels that no completion makes faster than a known
-    plan. The labels may grow exponentially with K; where Y of a prefix or more remain (max_labels, 100 by default),
-    others may be lost, Plan.complete is False, and nothing is claimed.
+    A label is a state (C^d, C) of a prefix, the first tasks. One more batch changes C^d to C^d + d, and C to max(C^d +
+    d, C) + v: neither falls when C^d or C rise. If a ≤ b in every entry of two labels, every completion of b by runs is
+    no faster than the same completion of a, so b can be removed. Complete: nothing else was removed but labels that no
+    completion makes faster than a known plan. The labels may grow exponentially with K; where Y of a prefix or more
+    remain (max_labels, 100 by default), others may be lost, Plan.complete is False, and nothing is claimed.
     """
     return le(searched(lambda plan: plan.latency), against(run_sides.as_given))
 

@@ -225,7 +225,7 @@ def markov(leave_good, leave_bad):
 def leak_constant():
     """H(R) ≤ 0: messages of one size leak nothing about the text.
 
-    False by the same text: messages of one size show the number of rounds, which depends on the accepted drafts.
+    False: for the same text, messages of one size show the number of rounds, which depends on the accepted drafts.
     Instead: channel.leak_text.
     """
     return le(side(rounds_entropy, *ROUND), side(lambda one: 0.0, *ROUND))

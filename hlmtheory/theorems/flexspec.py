@@ -130,11 +130,15 @@ def slower_shortens():
     which is refuted here. Fig. 2 is on "weak-signal regimes, where the communication cost dominates". R/1000 is such a
     regime: 336 ms of the link, and 32.5 of F₀ + m₀.
 
-    Scope: where F₀/m₀ ≥ O/b it holds. F₀ is at most a token of Cloud-Only (print's β of T_fixed aside), and m₀ at
-    least a draft (Table V). On the Raspberry Pi, at most 1,225 ms (Table IV) and at least 145 ms, F₀/m₀ is at most
-    8.5, below O/b = 20; so F/M rises there, and K*, a step function, first rises between 2 and .1 kbit/s for F₀ =
-    1,225 ms and γ = .5, .6, …, .9. On the others, 415 ms or more (Table III) and drafts of at most 12 ms, it is 20 or
-    more if δ_cloud, not printed, is at most 8 ms and sending at most 7 of the 415 ms: (415 - 8 - 7)/(12 + 8) = 20.
+    Scope: it holds where F₀/m₀ ≥ O/b = 20. At the paper's own times it fails on the Raspberry Pi alone, if δ_cloud, not
+    printed, is at most 8 ms. F₀ is at most a token of Cloud-Only (print's β of T_fixed aside), and m₀ at least a draft.
+
+    On the Raspberry Pi the token takes at most 1,225 ms (Table IV), the draft 145 ms (Table V): F₀/m₀ is at most 8.5,
+    so F/M rises as the link slows. K* is a step function of F/M. With F₀ = 1,225 ms and m₀ = 145 ms it first rises
+    between 2 and .1 kbit/s, for γ = .5, .6, …, .9; with a smaller F₀ that is just below a step, on a faster link.
+
+    On the others the token takes 415 ms or more (Table III) and the draft at most 12 ms. If δ_cloud is at most 8 ms,
+    and sending at most 7 of the 415 ms, F₀/m₀ is 20 or more: (415 - 8 - 7)/(12 + 8) = 20.
     Instead: draft_length.slower_shortens_if.
     """
     return le(
@@ -179,7 +183,8 @@ def linear_adapts():
     The same holds for every K_max ≥ 2. Print has the remark that slower_shortens refutes, under E ≈ γ̂K "for moderate
     values of K". It lacks "wherever it shortens K*", with which it claims less, and is still false. With print's
     geometric decay model itself, the exact E, the remark can be true, as in this counterexample. Algorithm 2 has 1 + γ̂K
-    in place of γ̂K, and can change between 1 and K_max (linear_bonus). Instead: draft_length.optimal, for the exact E.
+    in place of γ̂K, and can change between 1 and K_max (linear_bonus). With the exact E the best K is known. Instead:
+    draft_length.optimal.
     """
     return le(
         side(lambda values: 1.0, *LINK, "rise", "max_draft_length"),

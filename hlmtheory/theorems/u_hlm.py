@@ -4,7 +4,8 @@ There: (3) is ``channel.latency``, (7) ``uncertainty.sampled``, (8) ``skipping.s
 and (10), mended, ``verification.unbiased`` and ``skipping.mean_rejection``, (11) and (14) ``skipping.threshold`` and
 ``averse_threshold``, (12) ``skipping.risk_is_tv``. Theorem 1: (13), ``skipping.holder``, is true of the line; (14),
 read for every token, is false, ``skipping.every_token_below``. ``channel.throughput_means`` is a false reading of (4).
-(1) and (2) only define; (5) is empirical, of means: Figure 5. None has a claim.
+(1) and (2) only define. (5), Remark 1, is β(t) = a u(t) + b for every t: a fit of means, Figure 5. None has a
+claim. III-C calls risk-averse skipping lossless: so it is if (5) is exact for every token, and not of means.
 
 here   q  p  p_d  r  β_d   M  d⁽ᵐ⁾  θ⁽ᵐ⁾      d, u, z, a, b, Δ, R, f; I is the range of u in R, h and h′ are only here
 u-hlm  x  y  y_d  P  β(t)  K  d_k   θ_k       the same

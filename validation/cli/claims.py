@@ -15,9 +15,9 @@ import click
 import numpy as np
 
 from hlmtheory import MODULES, all_claims
-from hlmtheory._notation import symbols, table
+from hlmtheory._notation import new_symbols, symbols, table
 from hlmtheory.arguments import ARGUMENTS
-from hlmtheory.claims import CORRECTED, MISPRINT, PRINTED, Claim, Origin, Relation, lemmas
+from hlmtheory.claims import Claim, Origin, Relation, repaired
 from hlmtheory.own import Trial, listed, read_theorems, trial
 from validation.claims.certificate import certificate, entry
 from validation.claims.check import Tally, tally_of
@@ -26,7 +26,7 @@ from validation.errors import UserError, nearest
 from validation.installed import ROOT, as_typed
 from validation.printable import counted
 from validation.provenance import PAPERS
-from validation.report.citations import bibliography, bibtex, cite, in_print, relation_to_source
+from validation.report import citations
 from validation.report.publish import commit_of_check, published_pairs
 from validation.report.tables import KINDS, counterexample_text, law_text, plain_cells, table_row
 from validation.site.theory import measured
@@ -41,45 +41,19 @@ EVERY_CLAIM = "tests/theory/test_every_claim.py"
 
 def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
     found = [one for name, one in known.items() if wanted in (None, name, name.split(".")[0])]
-    found = found or [one for one in known.values() if _is_on(one, str(wanted).lower())]
+    found = found or [one for one in known.values() if citations.is_on(one, str(wanted).lower())]
     if not found:
         near = nearest(str(wanted), [*PAPERS, *dict.fromkeys(name.split(".")[0] for name in known), *known])
         hint = f"did you mean {', '.join(near)}? " if near else ""
         raise UserError(f"There is no claim {wanted!r}; {hint}`python3 hlm claims` lists the {len(known)} there are.")
-    return _in_order(found, str(wanted))
+    return citations.in_order(found, str(wanted))
 
 
 def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
-    if chosen := [claim for claim in found if _is_on(claim, paper.lower())]:
-        return _in_order(chosen, paper.lower())
+    if chosen := [claim for claim in found if citations.is_on(claim, paper.lower())]:
+        return citations.in_order(chosen, paper.lower())
     names = ", ".join(PAPERS)
     raise UserError(f"None of these {len(found)} claims is on {paper!r}; choose one of {names}, or a cited key.")
-
-
-def _is_on(claim: Claim, paper: str) -> bool:
-    """Return whether the source of a claim is a paper, or its place names the paper, as in "(12); u-hlm (11)"."""
-    named = paper in PAPERS and re.search(rf"(?<![\w-]){paper}\b", claim.source.place)
-    return claim.source.key == PAPERS.get(paper, paper) or bool(named)
-
-
-def _in_order(found: list[Claim], first: str) -> list[Claim]:
-    """Return claims by paper, from ``first`` and the five papers on; by :data:`TITLES`, file of theorems and line."""
-    names = {key: name.replace("-", "_") for name, key in PAPERS.items()}
-
-    def place(claim: Claim) -> tuple[bool, int, str, str, int, bool, str, int]:
-        key, file = claim.source.key, Path(claim.proof.file)
-        where = file.stem != names.get(key), file.stem, claim.proof.line
-        group = key != PAPERS.get(first, first), [*names, key].index(key), cite(claim.source).partition(",")[0], key
-        return *group, _part(claim), *where
-
-    return sorted(found, key=place)
-
-
-TITLES = ("What the paper prints", "What is meant, or holds in its place", "What is added here", "False readings")
-
-
-def _part(claim: Claim) -> int:
-    return 3 if claim.standing == "false reading" else {PRINTED: 0, MISPRINT: 0, CORRECTED: 1}.get(claim.origin, 2)
 
 
 def _shown_false(claim: Claim) -> str:
@@ -88,7 +62,7 @@ def _shown_false(claim: Claim) -> str:
     if verdict is None or np.size(verdict.lhs) != 1:
         return ""
     shown = law_text(claim) if claim.law else f"{float(verdict.lhs):.4g} against {float(verdict.rhs):.4g}"
-    better = ", ".join(one.id for one in _others(claim)[1])
+    better = ", ".join(repaired(claim, all_claims())[2])
     return f" (false: {shown}{better and '; cite '}{better})"
 
 
@@ -100,13 +74,12 @@ def _how_tight(claim: Claim) -> str:
 
 def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -> None:
     """Print claims in the order of :func:`find_claims`, under a line for each paper."""
-    kinds = {one.id: one.origin.value if one.standing == "true" else one.standing for one in listed}
+    kinds = {one.id: one.kind for one in listed}
     kinds |= {name: "yours" for name, one in own.items() if name in kinds and one.claim.origin is Origin.NEW}
     kinds |= {name: "violated" for name, one in own.items() if name in kinds and one.counterexample}
     counts, wide = Counter(kinds.values()), max(map(len, kinds), default=0)
     known, shown = dict[str, str](), 0 < len(kinds.keys() - own) < 100  # all claims have too many symbols
-    said = f"{counted(len(listed), 'claim')}. `python3 hlm claims ID` shows one with its symbols and proof."
-    say(console, as_typed(said))
+    say(console, as_typed(f"{counted(len(listed), 'claim')}. `python3 hlm claims ID` shows symbols and proof."))
     rest = "All others but yours" if own else "All others"
     say(console, f"Refuted, misprint, false reading: false as stated. {rest} are proved; †: under assumptions.")
     say(console, "A largest left/right is named where it is below 0.995: the bound is not known to be attained.")
@@ -116,12 +89,12 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
             say(console, f"{counts[kind]:5} {kind:13}  {meaning}")
     for key, group in groupby(listed, key=lambda claim: claim.source.key):
         name, claims = {value: short for short, value in PAPERS.items()}.get(key, key), list(group)
-        full = bibliography().get(key, {"full": "your source."})["full"]
+        full = citations.bibliography().get(key, {"full": "your source."})["full"]
         say(console, f"\n{name}: {full} Claims: {len(claims)}.", style="bold")
         for also in PAPERS:
-            if PAPERS[also] != key and all(_is_on(claim, also) for claim in claims):
+            if PAPERS[also] != key and all(citations.is_on(claim, also) for claim in claims):
                 say(console, f"  Each is on {also} too: its source names the place there.")
-        parts = [(title, list(part)) for title, part in groupby(claims, key=lambda claim: TITLES[_part(claim)])]
+        parts = [(title, list(part)) for title, part in groupby(claims, key=citations.title_of)]
         heads = ((title if len(parts) > 1 else "", *run) for title, part in parts for run in _by_module(part))
         for title, module, part in heads:
             if title or module:
@@ -130,7 +103,7 @@ def show_list(console: Console, listed: list[Claim], own: Mapping[str, Trial]) -
                 place = f"  {claim.id:{wide}}  {kinds[claim.id]:13}  {claim.source.place}"
                 marks = f"{_shown_false(claim)}{_how_tight(claim)}{' †' if claim.assumptions else ''}"
                 say(console, place, f"      {claim.statement}{marks}")
-                if shown and claim.id not in own and (new := _new_symbols(claim, claim.statement, known)):
+                if shown and claim.id not in own and (new := new_symbols(claim, claim.statement, known, PAPERS)):
                     say(console, *_lines_of(new), style="dim")
     certified = certificate()
     if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
@@ -157,20 +130,6 @@ def _lines_of(symbols: Sequence[str]) -> list[str]:
     return lines
 
 
-def _new_symbols(claim: Claim, text: str, known: dict[str, str]) -> list[str]:
-    """Return the symbols of a text, and of their meanings, not said so in ``known``, and put them there."""
-    new, said = [], [meaning for head, meaning in symbols(claim, text).items() if not head.startswith("in ")]
-    for head, meaning in symbols(claim, "; ".join((text, *said))).items():
-        if head.startswith("in ") and PAPERS.get(head[3:]) != claim.source.key:
-            continue  # how another paper writes them
-        name, _, rest = meaning.partition(", ")
-        meaning = rest if rest and name in ARGUMENTS and "," not in head else meaning
-        if any(known.get(symbol) != meaning for symbol in head.split(", ")):
-            new.append(f"{head}: {meaning}")
-        known |= dict.fromkeys(head.split(", "), meaning)
-    return new
-
-
 OWN = {"yours": "of your file; no drawn instance violates it", "violated": "of your file; a drawn instance violates it"}
 VALUES = {"ceiling": "the left side is never larger", "largest_ratio_known": "left side over right side"}
 MEASURED = (
@@ -183,8 +142,6 @@ SAID = ("in_print", "statement", "cite_instead", "symbols")
 ORDER = (*SAID, "status", "origin", "source", "assumptions", "proof", "proof_names")
 SHORT, WIDE = 100, 12
 """Characters of a proof that only names another one; width of a column of symbols."""
-
-INSTEAD = re.compile(r"[Ii]nstead: (.*)")
 
 
 def _symbols(claim: Claim, text: str, own: Trial | None) -> str:
@@ -199,13 +156,6 @@ def _symbols(claim: Claim, text: str, own: Trial | None) -> str:
     )
 
 
-def _others(claim: Claim) -> tuple[list[Claim], list[Claim]]:
-    known, text = all_claims(), claim.proof.text
-    used, instead = lemmas(claim, known), INSTEAD.search(text)
-    better = [name for name in used if claim.standing != "true" and instead and name in instead[1]]
-    return [known[name] for name in used if name not in better], [known[name] for name in better]
-
-
 def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None:
     """Print one claim in full; ``own`` is what drawn instances say of a user's own."""
     console.print(claim.id, style="bold")
@@ -215,33 +165,35 @@ def show_claim(console: Console, claim: Claim, own: Trial | None = None) -> None
         plain[key] += f" ({KINDS[plain[key]]})" if plain[key] in KINDS else ""
     plain |= {key: f"{plain[key]:g} ({said})" for key, said in VALUES.items() if plain[key] is not None}
     source = " ".join(plain["source"][key] for key in ("full", "link") if plain["source"].get(key))
-    relation = f"{relation_to_source(claim)}: ".removeprefix("Source: ")
-    plain["source"] = f"{relation}{cite(claim.source)}. {source}".rstrip()
-    used, better = _others(claim)
-    whole = [one for one in used if len(claim.proof.text) < SHORT]  # a proof that only names another
-    proofs = [claim.proof.text, *(f"\n    {one.id}: {one.proof.text}" for one in whole)]
-    plain["proof"] = "".join(proof.replace("False: ", "", 1) for proof in proofs).replace("\n\n", "\n\n    ")
-    names = {one.id: None for part in [used, *(_others(one)[0] for one in whole)] for one in part if one not in whole}
+    relation = f"{citations.relation_to_source(claim)}: ".removeprefix("Source: ")
+    plain["source"] = f"{relation}{citations.cite(claim.source)}. {source}".rstrip()
+    proof, used, better = repaired(claim, of := all_claims())
+    whole = [name for name in used if len(proof) < SHORT]  # a proof that only names another
+    proofs = [proof, *(f"\n    {name}: {repaired(of[name], of)[0]}" for name in whole)]
+    plain["proof"] = "".join(proofs).replace("\n\n", "\n\n    ")
+    lemmas = (repaired(one, of)[1] for one in (claim, *map(of.__getitem__, whole)))
+    names = dict.fromkeys(name for some in lemmas for name in some if name not in whole)
     plain["proof_names"] = as_typed(f"{', '.join(names)}; `python3 hlm claims ID` prints one") if names else None
     texts = (claim.statement, *(a.statement for a in claim.assumptions), plain["proof"])
     known, instead = dict[str, str](), [""]
     if not own:
-        _new_symbols(claim, "; ".join(texts), known)
-    for one in better:
-        new = [] if own else _new_symbols(one, one.conditioned, known)
+        new_symbols(claim, "; ".join(texts), known, PAPERS)
+    for one in map(of.__getitem__, better):
+        new = [] if own else new_symbols(one, one.conditioned, known, PAPERS)
         instead += [f"    {one.id}: {one.conditioned}", *_lines_of(new)]
     plain["cite_instead"] = "\n".join(instead) or None
-    quotes = [said if place == "letters" else f"{place}: {said}" for place, said in (plain["in_print"] or {}).items()]
-    plain["in_print"] = "".join(f"\n    {quote}" for quote in quotes) or None
+    plain["in_print"] = "".join(f"\n    {quote}" for quote in citations.quotes(claim)) or None
     plain["symbols"] = _symbols(claim, "; ".join(texts), own) or None
     found = [f"\n    {place}: {measured(claim, tally)}" for place, tally in _tallies(claim, own).items()]
     words = "; ".join(part for part in MEASURED.split("; ") if part.partition(":")[0] in "".join(found))
     plain["measured"] = "".join([*found, f"\n    ({words})" if words else ""]) or None
-    plain["cite"] = None if own else "\n" + bibtex(claim, commit_of_check(ROOT, claim.id) if found else "").rstrip()
+    commit = commit_of_check(ROOT, claim.id) if found else ""
+    plain["cite"] = None if own else f"\n{citations.bibtex(claim, commit)}".rstrip()
     contradicted = bool(own and own.counterexample)
     tight = None if contradicted else claim.attained and counterexample_text(claim, claim.attained.instance, exact=True)
     plain["tight_case"] = tight and LONG_LIST.sub(r"[\1, …, \2; --json has all]", tight)
     plain["counterexample"] = counterexample and counterexample_text(claim, counterexample, exact=True)
+    plain["tests"][3:] = [f"{len(plain['tests']) - 3} more, by --json"] * (len(plain["tests"]) > 3)
     named = "proof" if counterexample is None or contradicted else "disproof"
     for key in dict.fromkeys((*ORDER, *plain)):
         value = plain[key]
@@ -272,8 +224,8 @@ def _naming_tests() -> dict[str, list[str]]:
 
 def plain_claim(claim: Claim, own: Trial | None = None) -> dict[str, Any]:
     plain = claim.plain()
-    plain["source"] |= {"cited": cite(claim.source)} | bibliography().get(claim.source.key, {})
-    plain["in_print"] = in_print().get(claim.id)
+    plain["source"] |= {"cited": citations.cite(claim.source)} | citations.bibliography().get(claim.source.key, {})
+    plain["in_print"] = citations.in_print().get(claim.id)
     plain["measured"] = {place: entry(tally) for place, tally in _tallies(claim, own).items()}
     plain["tests"] = [] if own else list(dict.fromkeys([EVERY_CLAIM, *_naming_tests().get(claim.id, [])]))
     if own:

@@ -1,5 +1,6 @@
-"""Format sources as text, from ``references.bib``."""
+"""Format sources as text, from ``references.bib``; the claims of a paper in its order, and its words."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -46,6 +47,37 @@ def relation_to_source(claim: Claim) -> str:
 def in_print() -> dict[str, dict[str, str]]:
     """Return the words of the papers where they are false, by claim and place; "letters" says what they stand for."""
     return tomllib.loads(PRINTED.read_text(encoding="utf-8"))
+
+
+def quotes(claim: Claim) -> list[str]:
+    """Return the words of a paper where they are false, each after its place, and what its letters stand for."""
+    return [said if at == "letters" else f"{at}: “{said}”" for at, said in in_print().get(claim.id, {}).items()]
+
+
+def is_on(claim: Claim, paper: str) -> bool:
+    """Return whether the source of a claim is a paper, or its place names the paper, as in "(12); u-hlm (11)"."""
+    named = paper in PAPERS and re.search(rf"(?<![\w-]){paper}\b", claim.source.place)
+    return claim.source.key == PAPERS.get(paper, paper) or bool(named)
+
+
+def in_order(found: list[Claim], first: str) -> list[Claim]:
+    """Return claims by paper, from ``first`` and the five papers on; by :data:`TITLES`, file of theorems and line."""
+    names = {key: name.replace("-", "_") for name, key in PAPERS.items()}
+
+    def place(claim: Claim) -> tuple[bool, int, str, str, int, bool, str, int]:
+        key, file = claim.source.key, Path(claim.proof.file)
+        where = file.stem != names.get(key), file.stem, claim.proof.line
+        group = key != PAPERS.get(first, first), [*names, key].index(key), cite(claim.source).partition(",")[0], key
+        return *group, TITLES.index(title_of(claim)), *where
+
+    return sorted(found, key=place)
+
+
+TITLES = ("What the paper prints", "What is meant, or holds in its place", "What is added here", "False readings")
+
+
+def title_of(claim: Claim) -> str:
+    return TITLES[{"refuted": 0, "printed": 0, "misprint": 0, "corrected": 1, "false reading": 3}.get(claim.kind, 2)]
 
 
 @cache

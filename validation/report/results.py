@@ -14,6 +14,7 @@ import hlmtheory
 from validation.claims.results import Results
 from validation.plots import EXHIBITS
 from validation.plots.common.record import Exhibit, claims_words, printed_words
+from validation.provenance import PAPERS
 from validation.report.tables import COLUMNS, STANDINGS, UNPUBLISHED, markdown_table, plain_cells, table_row
 
 INTRODUCTIONS = {
@@ -56,13 +57,15 @@ def site_pages(root: Path) -> dict[str, str]:
 
 
 def _verdicts(root: Path, paper: str) -> str:
-    """Return the rows of a paper in the table of verdicts; none of our own exhibits."""
+    """Return the rows of a paper in the table of verdicts, refuted ones first; none of our own exhibits."""
     page = (root / "paper_repro.md").read_text(encoding="utf-8")
     rows = re.findall(rf"^\| (?:paper(?= \| place)|{paper}) (\|.*)$", page, re.MULTILINE)
+    rows.sort(key=lambda row: "⊘" not in row and not row.startswith("| place"))
     here = {f"../../{file}": place.removeprefix("results/") for file, place in sections().items()}
     led = re.sub(r"\]\((?!https:)", "](../../", "\n".join(rows[1:]).replace("](#", "](paper_repro.md#"))
     table = re.sub(r"(?<=\]\()[^)]+", lambda target: here.get(target[0], target[0]), led)
-    return f"{rows[0]}\n{'|---' * 5}|\n{table}\n\n" if table else ""
+    letters = page[page.index("Symbols are the papers'") :].partition("\n\n")[0]
+    return f"[Its claims](#source-{PAPERS[paper]}). {letters}\n\n{rows[0]}\n{'|---' * 5}|\n{table}\n\n" if table else ""
 
 
 def sections() -> dict[str, str]:
@@ -101,8 +104,7 @@ def _exhibit(figures: Path, one: Exhibit) -> str:
 
 
 def _sidecars(figures: Path, one: Exhibit) -> list[Path]:
-    found = [figures / f"{one.stem}.json", *sorted(figures.glob(f"*/{one.stem}.json"))]
-    return [path for path in found if path.exists()]
+    return [at for at in (figures / f"{one.stem}.json", *sorted(figures.glob(f"*/{one.stem}.json"))) if at.exists()]
 
 
 def best(figures: Path) -> str:

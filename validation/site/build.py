@@ -72,10 +72,9 @@ def write_sources(folder: Path, root: Path = ROOT) -> list[str]:
     for page, text in made.items():
         written[page] = relinked(text, f"docs/{page}", known, root=root, picture=copied, targets=targets)
     written["index.md"] = _with_both_figures(written["index.md"], copied)
-    listed = contents(list(known.values()))
     written["index.md"] += "".join(
         f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(found) + "\n```\n"
-        for caption, found in listed.items()
+        for caption, found in contents(list(known.values())).items()
         if found
     )
     for path, text in (written | theory_pages(results=published(root)) | api_pages()).items():

@@ -97,7 +97,7 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
     there = scored(decoded)
     series = []
     for name, rows in in_order(decoded).items():
-        made = speeds(texts[name], fading, [SNR_DB], seed=seed, bits="formula")  # the paper's (4)
+        made = speeds(texts[name], fading, [SNR_DB], seed=seed)
         words = {word: kept(draws.estimates()[0]) for word, draws in made.items()}
         accuracy = {key: kept(mean_score(decoded, rows, key, seed)) for key in there}
         last = {"perplexity": kept(perplexity(decoded, rows, seed))}
@@ -107,7 +107,7 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
         "axes": [{"x": speed, "y": accuracy_axis([name])} for name in there]
         or [{"x": speed, "y": axis("perplexity under the target model")}],
         "series": series,
-        "statistics": {"accuracies": there, "bits_a_value": BITS},
+        "statistics": {"accuracies": there},
     }
 
 
@@ -218,7 +218,7 @@ def _speed_numbers(
 def measure_speeds(studies: Sequence[Decoded], seed: int, *, rician: bool) -> Numbers:
     decoded, *_ = studies
     find = partial(_speed_numbers, decoded, AVERAGE_SNR_DB, 0, k_factor_db=K_FACTOR_DB if rician else None, seed=seed)
-    series, statistics = find(bits="formula")
+    series, statistics = find(bits="formula")  # the paper's (4)
     statistics |= {"bits_a_value": BITS, "gains_of_messages": find(bits="encoded")[1]["gains"]}
     both = {"x": axis("average SNR", "dB"), "y": axis("token throughput", "tokens/s", "log")}
     return {"axes": 2 * [both], "series": series, "statistics": statistics}

@@ -28,6 +28,7 @@ MAIN = {
     "audit_software": "audit_software",
     "block_verification": "measure",
     "c_sqs": "decode_texts",
+    "edge_sd_plans": "measure",
     "flexspec_tables": "decode_rows",
     "gpu": "measure",
     "growth": "measure",

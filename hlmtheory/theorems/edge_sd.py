@@ -556,7 +556,7 @@ def dp_gap():
     ends at max(68 + 48, 86) + 28 = 144. Together they free the drafts at 52, and all ends at max(52 + 48, 88) + 28
     = 128. One state for each prefix is not enough
     (batching.dp). All O are 1, so the paper's simplification O_k = O_max is met. Runs are batches of consecutive sorted
-    tasks, as Algorithm 1 makes them. At Table II the loss against runs was at most 0.31% in 120 draws (paper_repro.md,
+    tasks, as Algorithm 1 makes them. At Table II the loss against runs was at most 0.18% in 120 draws (paper_repro.md,
     Algorithm 1); against all batches it is not small, if answers differ. Print calls the batches
     optimal in line 27, and their latency the minimum below (32); above (29) it hedges. Instead: batching.pareto.
     """

@@ -73,9 +73,7 @@ def paint(numbers: Numbers) -> Canvas:
     for axes in panels:
         label_ends(axes, told, wrap=20)
     (bar,) = panels[0].plot([], [], "|", color="0.4", markersize=9)
-    both = all({*names} & {*kind.values()} for names in kinds for kind in (BY_SIZE, ADAPTIVE))
-    crossing = "; in print C-SQS is above K-SQS at low temperatures, below it at high ones" if both else ""
-    figure.legend([bar], [f"95% over the prompts{crossing}"], loc="outside lower center")
+    figure.legend([bar], ["95% interval over the prompts"], loc="outside lower center")
     return figure
 
 

@@ -54,11 +54,12 @@ def _mark_printed(axes: Any, numbers: Numbers, compared: str, saving: str) -> No
     axes.legend([bracket, mark], [ours, f"{printed} below it"])
 
 
-def _tell_memory(figure: Canvas, axes: Any, *, all_curves: bool = False, hollow: bool = True) -> None:
+def _tell_memory(figure: Canvas, axes: Any, *, curves: bool = False, hollow: bool = True, waves: bool = True) -> None:
     look = {name: LOOKS["paper"][name] for name in ("color", "marker", "markerfacecolor")} | {"markersize": 3.5}
     marks = axes.plot([], [], label="hollow: all that run at once do not fit", linestyle="", **look) if hollow else []
-    handles = axes.get_legend_handles_labels()[0] if all_curves else marks
-    rules = "(24b), the paper's memory limit: each batch alone fits; waves: all batches that run at once fit"
+    handles = axes.get_legend_handles_labels()[0] if curves else marks
+    rules = "(24b), the paper's memory limit: each batch alone fits"
+    rules += "; waves: all batches that run at once fit" * waves
     band = axes.plot([], [], color="0.85", linewidth=6)
     names = [*(str(one.get_label()) for one in handles), "bands: 95% intervals"]
     figure.legend([*handles, *band], names, title=rules, loc="outside lower center", ncols=3)
@@ -95,7 +96,7 @@ def paint_pairs(numbers: Numbers) -> Canvas:
         plans = {tuple(one["mean"]) for one in numbers["series"] if one["pair"] == pair and one["scheme"] in OURS}
         axes.set_title(f"models of {title}{': plans coincide' if len(plans) == 1 else ''}")
     _share_height(panels, numbers)
-    _tell_memory(figure, panels[0], all_curves=True)
+    _tell_memory(figure, panels[0], curves=True)
     return figure
 
 
@@ -112,7 +113,7 @@ def paint_shares(numbers: Numbers) -> Canvas:
         for series in _distinct(numbers, count):
             draw_band(axes, series, **looks[series["scheme"]])
     _share_height(panels, numbers)
-    _tell_memory(figure, panels[0], hollow=False)
+    _tell_memory(figure, panels[0], hollow=False, waves=len(_distinct(numbers, users[-1])) > 2)
     _mark_printed(panels[-1], numbers, "equal", "best")  # the printed saving is of the most tasks
     for axes in panels:
         label_ends(axes, wrap=25)

@@ -175,7 +175,7 @@ BASE, PLAIN, ALIGNED = "version 0", "plain", "aligned"
 CLOUD, STANDARD, MEDUSA, EAGLE, DSSD = "Cloud-Only", "Std. SD", "Medusa-1", "EAGLE-2", "DSSD"
 FLEXSPEC = "FlexSpec"
 EXACT, RULE_ALONE = "aligned draft with K*", "FlexSpec's rule, plain draft"
-LENGTHS = tuple(range(1, 9))
+LENGTHS = tuple(range(1, 17))
 """Fixed draft lengths of the replay."""
 
 

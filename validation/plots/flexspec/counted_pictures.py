@@ -108,10 +108,7 @@ def simulate_sweep(seed: int) -> Numbers:
             | {"rule": ms["Algorithm 2"], "optimum": ms["K*"], "printed": printed, "cloud": ms["cloud"]}
         )
         statistics[network] = {"best": c.LENGTHS[fixed.index(min(fixed))]}
-    best = [one["best"] for one in statistics.values()]
-    by_link = ", ".join(f"{length} over {network}" for network, length in zip(statistics, best, strict=True))
-    fastest = by_link if len({*best}) > 1 else f"{best[0]} over each link"
-    fastest += ", so a longer one may be faster yet" if max(best) == c.LENGTHS[-1] else ""
+    fastest = ", ".join(f"{one['best']} over {network}" for network, one in statistics.items())
     axes = {"x": axis("draft length K"), "y": axis("latency of a token", "ms")}
     return {
         "axes": [axes] * len(series),
@@ -134,9 +131,9 @@ def paint_sweep(numbers: Numbers) -> Canvas:
             axes.plot([int(length) for length in one["printed"]], list(one["printed"].values()), **PRINTED)
         if one["name"] == "WiFi":
             rule = value("flexspec", "ms_WiFi_flexspec")
-            axes.axhline(rule, color=MIDDLE, linestyle=(0, (1, 1.5)))
-            axes.text(8.4, rule, "FlexSpec's rule, printed", fontsize=SMALLEST, ha="right", va="bottom")
-        axes.set(title=one["name"], xlim=(0.5, 8.5), xticks=one["x"])
+            axes.axhline(rule, color="black", linestyle=(0, (1, 1.5)))
+            axes.text(c.LENGTHS[-1], rule, "FlexSpec's rule, printed", fontsize=SMALLEST, ha="right", va="bottom")
+        axes.set(title=one["name"], xlim=(0.2, len(one["x"]) + 0.8), xticks=(1, 4, 8, 12, 16))
         axes.set_ylim(0, 1.1 * max(one["cloud"], *one["printed"].values(), 0.0))
     panels[1].plot([], [], label="printed", **PRINTED)
     panels[1].legend(loc="upper right", bbox_to_anchor=(1.0, 0.9))
@@ -201,7 +198,7 @@ def paint_energy(numbers: Numbers) -> Canvas:
         if share is not None:
             axes.plot(share[1:], [place] * 2, "|-", color="0.5", linewidth=0.8, markersize=5)
     style.name_panels([axes], numbers["axes"])
-    axes.set_ylabel("")
+    axes.set(xlim=(0.0, 1.08), ylabel="")
     axes.set_yticks(places, names)
     axes.grid(axis="y", visible=False)
     axes.legend(loc="lower right")

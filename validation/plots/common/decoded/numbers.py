@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hlmtheory.channel import Rician
 from validation.decoding.intervals import ratio
 from validation.decoding.links import AVERAGE_SNR_DB, K_FACTOR_DB, FadingLink, uhlm_link
 from validation.decoding.methods.registry import Family, info_of
-from validation.decoding.methods.single_draft import CuHlmOffline, UHlm
+from validation.decoding.methods.single_draft import BITS, CuHlmOffline, UHlm
 from validation.decoding.metrics import Summary, summarize
 from validation.decoding.records import GenerationRecord
 from validation.decoding.scoring import score_key
@@ -79,11 +80,6 @@ def accuracy_axis(names: Sequence[str]) -> dict[str, Any]:
     return axis(", ".join([*words, *([METRICS[RIGHT]] if RIGHT in names else [])]))
 
 
-def absent(decoded: Decoded) -> list[str]:
-    found = scored(decoded)
-    return [words for name, words in ACCURACIES.items() if name not in found]
-
-
 def in_order(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
     """Return records by method, in the order of the study, without methods whose texts depend on the link rate."""
     return {name: rows for name in decoded.about["methods"] if (rows := decoded.by_method.get((name, "none")))}
@@ -101,9 +97,8 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
     there = scored(decoded)
     series = []
     for name, rows in in_order(decoded).items():
-        words = {
-            word: kept(draws.estimates()[0]) for word, draws in speeds(texts[name], fading, [SNR_DB], seed=seed).items()
-        }
+        made = speeds(texts[name], fading, [SNR_DB], seed=seed)
+        words = {word: kept(draws.estimates()[0]) for word, draws in made.items()}
         accuracy = {key: kept(mean_score(decoded, rows, key, seed)) for key in there}
         last = {"perplexity": kept(perplexity(decoded, rows, seed))}
         series.append({"name": name, "throughput": words, "accuracy": accuracy, **last})
@@ -112,7 +107,7 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
         "axes": [{"x": speed, "y": accuracy_axis([name])} for name in there]
         or [{"x": speed, "y": axis("perplexity under the target model")}],
         "series": series,
-        "statistics": {"absent": absent(decoded), "accuracies": there},
+        "statistics": {"accuracies": there},
     }
 
 
@@ -158,7 +153,7 @@ def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
             curve("true skip rate of u-hlm, P(skipped | accepted)", x, theirs, kind="skipped_if_accepted"),
             *_accuracy_lines(decoded, by_threshold, seed),
         ],
-        "statistics": {"absent": absent(decoded), "thresholds": plain([fitted["risk_averse"], fitted["risk_prone"]])},
+        "statistics": {"thresholds": plain([fitted["risk_averse"], fitted["risk_prone"]])},
     }
 
 
@@ -193,7 +188,6 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
             curve("transmission rate", x, sent, kind="transmission"),
         ],
         "statistics": {
-            "absent": absent(decoded),
             "threshold": plain(thresholds[0]) if thresholds else None,
             "risk_prone": plain(decoded.about["fitted"]["risk_prone"]),
             "offline_k": decoded.about["fitted"]["offline_k"],
@@ -223,8 +217,9 @@ def _speed_numbers(
 
 def measure_speeds(studies: Sequence[Decoded], seed: int, *, rician: bool) -> Numbers:
     decoded, *_ = studies
-    k_factor_db = K_FACTOR_DB if rician else None
-    series, statistics = _speed_numbers(decoded, AVERAGE_SNR_DB, 0, k_factor_db=k_factor_db, seed=seed)
+    find = partial(_speed_numbers, decoded, AVERAGE_SNR_DB, 0, k_factor_db=K_FACTOR_DB if rician else None, seed=seed)
+    series, statistics = find(bits="formula")  # the paper's (4)
+    statistics |= {"bits_a_value": BITS, "gains_of_messages": find(bits="encoded")[1]["gains"]}
     both = {"x": axis("average SNR", "dB"), "y": axis("token throughput", "tokens/s", "log")}
     return {"axes": 2 * [both], "series": series, "statistics": statistics}
 

@@ -64,9 +64,8 @@ _ENDS = style.CURVES["ends"]
 
 
 def _draw_levels(axes: Axes, series: dict[str, Any], *, color: str, **_: Any) -> None:
-    """Draw each value, with its interval, over the thresholds up to the next possible u, which skip the same drafts."""
+    """Draw each value at its threshold, with its interval."""
     x, (middle, low, high) = np.array(series["x"]), (style.values(series[key]) for key in ("mean", "low", "high"))
-    axes.hlines(middle, x, np.minimum(x + 1 / DRAWS, 1.0), color=color, linewidth=1.3)
     x = x + 0.4 / DRAWS * (color == style.PALE)  # beside another series
     axes.errorbar(x, middle, (middle - low, high - middle), fmt=".", color=color, label=series["name"], elinewidth=0.8)
 
@@ -96,7 +95,6 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
     for axes in panels:
         mark_thresholds(axes, numbers["statistics"]["thresholds"], paper)
         axes.set_xlim(-0.02, 1.04)
-    panels[0].plot([], [], color=style.DARK, label="thresholds that skip the same drafts")
     panels[0].set_ylim(-0.02, 1.02)
     mark_printed(panels[0], paper)
     known = [line for line in panels[0].get_lines() if str(line.get_label()).startswith(("thresholds", "printed"))]
@@ -135,7 +133,8 @@ def _hold(panels: Sequence[Axes], numbers: Numbers, words: Sequence[str]) -> Non
 
 def _drawn(numbers: Numbers, shown: Mapping[str, str]) -> dict[str, str]:
     names = dict.fromkeys(one["name"] for one in numbers["series"])
-    return {name: shown[info_of(name).name] for name in names if info_of(name).name in shown}
+    bits = numbers["statistics"].get("bits_a_value", 32)
+    return {name: shown[info_of(name).name].format(bits=bits) for name in names if info_of(name).name in shown}
 
 
 SHOWN, SHOWN_OF_U_HLM = style.CURVES["methods"], style.CURVES["methods_of_u_hlm"]

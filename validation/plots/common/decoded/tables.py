@@ -32,10 +32,7 @@ def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Nu
     return {
         "axes": [],
         "series": [],
-        "statistics": {
-            "absent": scores.absent(decoded),
-            "shares": {name: _shares(decoded, name, seed) for name in there},
-        },
+        "statistics": {"shares": {name: _shares(decoded, name, seed) for name in there}},
         "tables": [_accuracy_table(decoded, there[:1], HLM_ACCURACIES[paper], seed)],
     }
 

@@ -118,9 +118,11 @@ class BootstrapDraws:
         return [estimate(value, drawn, CONFIDENCE) for value, drawn in columns]
 
 
-def link_seconds(texts: Texts, fading: Fading, snr_db: float, *, bandwidth_hz: float = BANDWIDTH_HZ) -> Array:
-    """Return the uplink time of each exchange, shape (R,); 0 if nothing is sent."""
-    return airtime(texts.encoded, bandwidth_hz, float(db_to_linear(float(snr_db))) * fading.of(texts))
+def link_seconds(
+    texts: Texts, fading: Fading, snr_db: float, *, bandwidth_hz: float = BANDWIDTH_HZ, bits: str = "encoded"
+) -> Array:
+    """Return the uplink time of each exchange, shape (R,), of the bits "encoded", or by the "formula" cu-hlm (4)."""
+    return airtime(getattr(texts, bits), bandwidth_hz, float(db_to_linear(float(snr_db))) * fading.of(texts))
 
 
 def speeds(
@@ -130,7 +132,7 @@ def speeds(
     *,
     seed: int,
     times: tuple[float, float] = PAPER_TIMES,
-    bandwidth_hz: float = BANDWIDTH_HZ,
+    **link: Any,
 ) -> dict[str, BootstrapDraws]:
     """Return tokens per second over each link, by the metrics of ``WORDS``."""
     chosen = draw_texts(len(texts.tokens), RESAMPLES, seed)
@@ -138,7 +140,7 @@ def speeds(
     models = seconds_of({"drafts": texts.draft_passes, "passes": texts.target_passes}, Times(*times))
     found: dict[str, list[tuple[Any, Array]]] = {word: [] for word in WORDS}
     for snr_db in average_snr_db:
-        seconds = models + sum_by(texts, link_seconds(texts, fading, snr_db, bandwidth_hz=bandwidth_hz))
+        seconds = models + sum_by(texts, link_seconds(texts, fading, snr_db, **link))
         each = divide(texts.tokens, seconds)
         found["median"].append((np.median(each), np.median(each[chosen], axis=-1)))
         found["total"].append((texts.tokens.sum() / seconds.sum(), (counts @ texts.tokens) / (counts @ seconds)))

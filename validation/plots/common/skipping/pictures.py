@@ -22,7 +22,7 @@ def _inside(series: dict[str, Any]) -> dict[str, Any]:
 def mark_thresholds(axes: Axes, ours: Sequence[float] | None, paper: str) -> None:
     """Mark our thresholds and the paper's, the risk-averse one to the left; omit those outside [0, 1]."""
     theirs = [value(paper, name) for name in ("averse", "prone")]
-    known = {"ours": (ours or [], style.DARK, style.DASHED), paper: (theirs, style.MIDDLE, style.DOTTED)}
+    known = {"ours": (ours or [], style.DARK, style.DASHED), paper: (theirs, "black", style.DOTTED)}
     for name, (places, color, line) in known.items():
         both = zip(("averse", "prone"), places, strict=False)
         told = ", ".join(f"risk-{one} {f'{x:.3f}' if x >= 0 else 'below 0'}" for one, x in both)
@@ -51,17 +51,17 @@ def paint_baselines(numbers: Numbers, paper: str) -> Canvas:
         told = f"{name}: r = {'undefined' if r is None else f'{r:.2f}'}"
         told += f", {CU} prints {value(CU, CORRELATIONS[name]):.2f}"
         style.draw_band(axes, series | {"name": told}, marker=".", markersize=3, **look)
-    _draw_printed_line(axes, paper, "black")
+    _draw_printed_line(axes, paper)
     style.name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(0, 1))
     figure.legend(loc="outside lower center")
     return figure
 
 
-def _draw_printed_line(axes: Axes, paper: str, color: str) -> None:
+def _draw_printed_line(axes: Axes, paper: str) -> None:
     slope, intercept = value(paper, "slope"), value(paper, "intercept")
     fit = f" {slope:g}u − {-intercept:g}" + (f", R² {value(CU, 'r_squared'):.3f}" if paper == CU else "")
-    axes.plot([0, 1], [intercept, slope + intercept], color=color, label=f"{paper} prints{fit}")
+    axes.plot([0, 1], [intercept, slope + intercept], color="black", label=f"{paper} prints{fit}")
 
 
 def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper: str) -> None:
@@ -73,7 +73,7 @@ def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper:
         start, end = line["mean"]
         told = f"{line['name']}: {end - start:.3f}u {'−' if start < 0 else '+'} {abs(start):.3f}"
         style.draw_band(axes, line | {"name": told}, color=color, linewidth=width, zorder=order)
-    _draw_printed_line(axes, paper, style.MIDDLE)
+    _draw_printed_line(axes, paper)
     mark_thresholds(axes, numbers["statistics"]["bins"]["thresholds"], paper)
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.08, 1))
 

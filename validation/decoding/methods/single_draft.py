@@ -139,7 +139,8 @@ class UHlm(Hlm):
             numbers = Columns(self.session.noise.several(step.sequences, step.positions, 2 * self.draws))
             rng = cast("np.random.Generator", numbers)  # only its random(shape) is called
             values = sample_uncertainty(logits, index, draws=self.draws, max_temperature=MAX_TEMPERATURE, rng=rng)
-        return np.asarray(values.double().cpu())
+        u = np.asarray(values.double().cpu())
+        return u if self.draws is None else np.rint(u * self.draws) / self.draws  # float32 has 0.8 above 0.8
 
     def skip(self, step: Step, tokens: Array) -> Array:
         self.u = self.uncertainty(step, tokens)

@@ -45,10 +45,8 @@ class Measured:
     def sentence(self, name: str) -> str:
         _, b, c = self.plane
         more = f"{1e6 * b:.4g} us" + (f", and a cached one {1e6 * c:.4g} us" if c else "")
-        text = (
-            f"A pass of the {name} model: {self.count} measured, interpolated; beyond them a token adds {more} to the"
-        )
-        return f"{text} nearest: the slope of a plane, which misses a pass by at most {self.worst:.0%}."
+        off = f", by a plane that misses a pass by at most {self.worst:.0%}" if self.worst >= 0.005 else ""
+        return f"Passes of the {name} model: {self.count} measured, interpolated; beyond them a token adds {more}{off}."
 
 
 @dataclass(frozen=True, slots=True)

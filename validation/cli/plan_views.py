@@ -13,6 +13,7 @@ from validation.planning.aims import FULL_SERVER, ONE_USER, Number, Row
 from validation.planning.answer import NAMES, has_engine_length, plainest, symbols_said, with_length
 from validation.planning.result import Result
 from validation.planning.sentences import base_server, times_said
+from validation.printable import counted
 
 DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token", "fair": "tok/s each"}
 """The column that decides, by the objective."""
@@ -48,8 +49,8 @@ def show(console: Console, result: Result, about: Sequence[str]) -> None:
     """Print the answer in a few lines, and each policy in five columns."""
     asked, label = result.asked, result.asked.best.option.label
     meaning = f" ({symbols})" if (symbols := symbols_said(label)) else ""
-    named = "Ours, with" if plainest(asked, asked.best)[1] else "With"
-    parameters = [f"{named}: {label}{meaning}"] if label and not has_engine_length(asked.best) else []
+    named = not has_engine_length(asked.best) and not plainest(asked, asked.best)[1]  # the name of another says its K
+    parameters = [f"With: {label}{meaning}"] if label and named else []
     use, *more = result.answer[0].split("\n")
     say(console, use, *parameters, style="bold")
     say(console, *more, *result.answer[1:], "", *result.assumed, *about)
@@ -83,10 +84,12 @@ def _legend(result: Result) -> str:
     marks = "c: measured, with a limit that other prompts set and a sample may exceed; " if calibrated else ""
     speeds = "at the median rate" if result.asked.shared is not None else "in the mean over time"
     symbols = symbols_said(" ".join(line for line in result.answer if line.startswith("Risk: ")))
+    full = result.aims.full_server
+    texts = counted(full.setting.server_batch, "text")
     return (
-        f"Columns: m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: if each "
-        f"needs as many tokens, of the row's option (chosen for {result.asked.name}) over those of "
-        f"{with_length(base_server(result.aims.full_server))}, if link and memory carry them. Risk: bound on a text's "
+        f"Columns: m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: {texts} a "
+        f"pass, of the row's option (chosen for {result.asked.name}) over those of {with_length(base_server(full))}, if "
+        "each needs as many tokens, and link and memory carry them. Risk: bound on a text's "
         "mean total variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: "
         "docs/choose.md. Every column, option and bound: "
         f"--all.{symbols and ' Symbols: '}{symbols}{symbols and '.'}"

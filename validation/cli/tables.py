@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-_LABEL = re.compile(r" *[\w' ]+: ")
+_LABEL = re.compile(r" *[\w' ]+(\([^)]*\))?: ")
 
 
 def say(console: Console, *texts: str, style: str | None = None) -> None:

@@ -251,7 +251,7 @@ def _priced(asked: Aim, listed: Listed) -> str:
         times = shared.times(*both)
         share += f" ({times.low:.2f} to {times.high:.2f})"
     if has_device(listed) and not has_device(asked.best) and listed.value > asked.best.value:
-        share += f", less than plans of devices erred (up to {listed.option.error:.0%})"
+        share += f", less than plans of devices erred, up to {listed.option.error:.0%}"
     return f"{number_said(asked, listed)}{share}"
 
 
@@ -279,6 +279,7 @@ def _flags_said(asked: Aim, counts: CountsSaid | None) -> list[str]:
         return []
     if has_engine_length(best):
         flags = f"vLLM: num_speculative_tokens = {best.option.draft_length:g}"
+        flags += "" if asked.setting.passes is None else " (for each batch: hlm acceptance --settings vllm)"
         flags += ", draft_sample_method = probabilistic" if drawn and best.family == rows.COLOCATED else ""
         greedy = asked.best_of(lambda one: one.family == rows.OWN_GREEDY) if best.family == rows.COLOCATED else None
         return [
@@ -292,7 +293,7 @@ def _flags_said(asked: Aim, counts: CountsSaid | None) -> list[str]:
 
 
 def _said(asked: Aim, listed: Listed | None) -> str:
-    return "nothing" if listed is None else f"{with_length(listed)}: {number_said(asked, listed)}"
+    return "nothing" if listed is None else f"{with_length(listed)}: {_priced(asked, listed)}"
 
 
 def _without_loss(asked: Aim) -> list[str]:

@@ -20,7 +20,6 @@ from validation.decoding.methods.rows import ROWS
 from validation.planning.aims import LOSS_WORTH
 from validation.planning.answer import NAMES, symbols_said
 from validation.planning.option import error_of
-from validation.planning.sentences import DEVICE_ERROR
 from validation.planning.setting import SHARES
 from validation.printable import counted, printable_value
 
@@ -86,7 +85,6 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "sampled": evidence.get("draft_sampling") != "greedy" and evidence.get("verification") != "match",
         "tried": TRIED.get(evidence.get("draft_sampling", "sampled"), ""),
         "greedy_tried": TRIED["greedy"],
-        "device_error": DEVICE_ERROR,
         "errors": {family: error_of(family) for family in ROWS},
         "loss_worth": LOSS_WORTH,
         "counted": "files" in evidence,

@@ -27,14 +27,14 @@ _OFF = [f"{error:.0%}" for error in ERRORS]
 DEVICE_ERROR = (
     f"Where devices ran, plans were up to {_OFF[0]} too fast with hlm serve, and up to {_OFF[1]} with vLLM's plugin"
 )
-_IF_KEPT = "lossless if the engine verifies by rejection sampling (proved), or another lossless rule, without faults"
+_IF_KEPT = "lossless if the engine's rule is lossless (rejection sampling: proved) and free of bugs"
 
 
 def unplanned(planner: Planner, shared: Shared | None) -> str:
     if shared is not None:
-        return " (shared seed, streamed, is planned for one user alone)"
+        return "; shared seed, streamed, is planned for one user alone"
     if planner.streamed is not None and (planner.setting.latency_s or planner.setting.energy_j):
-        return " (shared seed, streamed, is not planned under limits of latency or energy)"
+        return "; shared seed, streamed, is not planned under limits of latency or energy"
     return ""
 
 
@@ -124,8 +124,10 @@ def risk(planner: Planner, asked: Aim, spent: float | None) -> str:
         return f"used ({spent or 0.0:.2g} of {limit:g}); {_bought(planner, asked) or f'without loss {without}.'}"
     used = f"not used: no policy known to run is better by more than {LOSS_WORTH:.0%} with it"
     unrun = [one for one in asked.rows if one.family in rows.UNRUN and not one.breaks and not one.option.lossless]
-    better = [one for one in unrun if one.value > asked.best.value * (1.0 + LOSS_WORTH)]
-    used += "".join(f"; {one.family}, which no engine runs, would be ({number_said(asked, one)})" for one in better)
+    for one in unrun:
+        if one.value > asked.best.value * (1.0 + LOSS_WORTH):
+            gain = f"{one.value / asked.best.value - 1.0:.0%} ({number_said(asked, one)})"
+            used += f"; {one.family}, which no engine runs, would be, by {gain}"
     if limit < 1 and planner.threshold(setting) == -np.inf:
         why = "no prompt calibrates"
         if n:
@@ -176,7 +178,7 @@ def _users_interval(planner: Planner, listed: Listed, base: Listed, counts: Mapp
     ends = [1.0 + end for end in (gain.low, gain.high) if end is not None]
     if counts is not None:
         ends = [listed.value / base.value * end for end in tokens_ratio(counts, listed.option, base.option) or ()]
-    return f" (95%: {ends[0]:.2f} to {ends[1]:.2f})" if len(ends) > 1 and f"{ends[0]:.2f}" != f"{ends[1]:.2f}" else ""
+    return f"95%: {ends[0]:.2f} to {ends[1]:.2f}" if len(ends) > 1 and f"{ends[0]:.2f}" != f"{ends[1]:.2f}" else ""
 
 
 def most_users(
@@ -210,16 +212,19 @@ def most_users(
         return f". Each of its users gets at most {speed}, with {held:,.0f} texts in memory"
 
     names, first = named(aim.best, aim.rows)
-    many = f"{times(aim.best)} times{_users_interval(planner, first, base, counts)} the users of {with_length(base)}"
+    erred = f"; plans of devices erred by up to {aim.best.option.error:.0%}"
+    interval = _users_interval(planner, first, base, counts)
+    many = f"{times(aim.best)} times ({interval}{erred}) the users of {with_length(base)}".replace("(; ", "(")
     many = many if aim.best.value <= MANY * base.value else "no limit of users"
-    start, exact = "Full server: ", aim.best_of(lambda one: one.option.lossless)
+    texts = f"with {counted(aim.setting.server_batch, 'text')} a pass"
+    exact, device = aim.best_of(lambda one: one.option.lossless), aim.best_of(has_device)
     if full_pays and has_device(aim.best):
         assumed = f"if {_wide_pass(aim.best)} no longer than over one"
-        said = [f"{start}give --passes; {assumed}, {names} carries {many}; if {full_pays:.2f} times as long, no more"]
+        said = [f"Full server: give --passes; {texts}, {assumed}, {names} carries {many}"]
+        said[0] += f"; if {full_pays:.2f} times as long, no more"
     else:
-        said = [f"{start}with {counted(aim.setting.server_batch, 'text')} a pass (--server-batch) use {names}"]
-        said[0] += f"{'' if first is base else f': {many}'}{each_said(first)}"
-    device = aim.best_of(has_device)
+        said = [f"Full server: {texts} (--server-batch) use {names}{'' if first is base else f': {many}'}"]
+        said[0] += each_said(first)
     if device is not None and not has_device(aim.best) and device.value > aim.best.value:
         error = f"less than plans of devices erred (up to {device.option.error:.0%})"
         said.append(f"With devices: {named(device, aim.listed)[0]}: {times(device)} times as many users, {error}")
@@ -228,16 +233,13 @@ def most_users(
         said.append(f"Without loss: {exact_names}: {times(exact)} times{each_said(first)}")
     plugin = aim.best_of(lambda one: one.family == rows.GREEDY and aim.setting.leak_bits is None)  # it pads nothing
     if plugin not in (None, aim.best) and has_device(aim.best) and aim.best.value <= MANY * base.value:
-        said.append(f"With vLLM's plugin: {with_length(plugin)}: {times(plugin)} times")
-    if ahead_from and has_device(aim.best) and not full_pays:
+        error = f"plans erred by up to {plugin.option.error:.0%}"
+        said.append(f"With vLLM's plugin: {with_length(plugin)}: {times(plugin)} times ({error})")
+    if ahead_from and has_device(aim.best):
         users = f"{float(f'{ahead_from:.2g}'):,.0f} users{' who share this link' if shared else ''}"
-        said.append(
-            f"From about {users} on, at that batch, devices make more tokens/s together than a server without them, by "
-            "more than plans erred"
-        )
+        said.append(f"From about {users} on devices win at that batch, in tokens/s of all, by more than plans erred")
     elif shared and has_device(aim.best) and not has_device(aims.asked.best):
-        said.append(f"For these {shared.name} the answer above is better; for other numbers: --users")
-    said += [DEVICE_ERROR] if has_device(aim.best) else []
+        said.append(f"For these {shared.name} devices do not win by more than plans erred; for other numbers: --users")
     whole = aim.best.option.fixed_length and aim.best.option.draft_length == longest
     said += [f"K = {longest:g} is the longest planned"] if whole else []
     return [f"{line}." for line in said]

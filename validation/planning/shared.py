@@ -83,17 +83,26 @@ def estimated(setting: Setting, total: Array, many: int) -> Array:
     return np.asarray(np.where(some, best, many * np.mean(setting.speeds(total), axis=-1)))
 
 
-def ahead_from(pool: Pool, shared: "Shared | None" = None) -> int | None:
+def ahead_from(pool: Pool, texts: Array, shared: "Shared | None" = None) -> int | None:
     """Return from about how many users on devices stay faster together than any server, by more than plans erred.
 
-    Each user has the pool's link, or all equal ones share it as those of ``shared`` do. Nothing waits for a server that
-    is free, so it may be a few percent more. Numbers up to 2^19 are tried, each a quarter above the one before. None if
-    devices are faster at all of them, or not at the last, or if users or limits differ by share.
+    Each user has the pool's link, or all equal ones share it as those of ``shared`` do. Numbers up to 2^19 are tried
+    without waits, each a quarter above the one before; from the first on that stays ahead the devices are simulated on
+    ``texts``. None if devices are faster at all of them, or not at the last, or if users or limits differ by share.
     """
 
+    def setting(many: int) -> Setting:
+        return pool.setting if shared is None else replace(pool.setting, link=pool.setting.link.part(many))
+
     def ahead(many: int) -> bool:
-        setting = pool.setting if shared is None else replace(pool.setting, link=pool.setting.link.part(many))
-        return _devices_ahead(pool, setting, many)
+        _, device, server = _best_sides(pool, setting(many), many)
+        return device > server
+
+    def simulated_ahead(many: int) -> bool:
+        place, _, server = _best_sides(pool, at := setting(many), many)
+        users = [User("", at.link.quantile(0.5), at.link.round_trip_s, at.draft_s)] * many
+        option = pool.options[place]
+        return Shared(users, at, False, [np.ones(many)]).value(option, texts) / (1.0 + option.error) > server
 
     unlike = shared is not None and (
         pool.setting.energy_j or len({replace(user, name="") for user in shared.users}) > 1
@@ -103,7 +112,10 @@ def ahead_from(pool: Pool, shared: "Shared | None" = None) -> int | None:
     if not behind or behind[-1] == len(numbers) - 1:  # on a share that is too small devices lose again
         return None
     last, next_one = numbers[behind[-1] : behind[-1] + 2]
-    return bisect_left(range(next_one), True, lo=last + 1, key=ahead)
+    first = bisect_left(range(next_one), True, lo=last + 1, key=ahead)
+    tried = range(first, 2 * first + 2, max(first // 40, 1))
+    place = bisect_left(tried, True, key=simulated_ahead)
+    return tried[place] if place < len(tried) else None
 
 
 def ahead_until(pool: Pool, shared: "Shared") -> float | None:
@@ -113,15 +125,16 @@ def ahead_until(pool: Pool, shared: "Shared") -> float | None:
     """
 
     def behind(token_s: float) -> bool:
-        return not _devices_ahead(pool, replace(shared.setting, verify_token_s=token_s), len(shared.users))
+        _, device, server = _best_sides(pool, replace(shared.setting, verify_token_s=token_s), len(shared.users))
+        return device <= server
 
     steps = range(1 << 12)  # of a pass's time
     step = bisect_left(steps, True, key=lambda n: behind(shared.setting.verify_s * n / len(steps)))
     return shared.setting.verify_s * step / len(steps) if 0 < step < len(steps) else None
 
 
-def _devices_ahead(pool: Pool, setting: Setting, many: int) -> bool:
-    """Return whether devices make more tokens a second than any server, by more than plans of them erred.
+def _best_sides(pool: Pool, setting: Setting, many: int) -> tuple[int, float, float]:
+    """Return the place of the best device, and about the tokens a second that it surely makes and any server makes.
 
     Options that keep the limits and are known to run are compared, on the held-out texts.
     """
@@ -129,7 +142,9 @@ def _devices_ahead(pool: Pool, setting: Setting, many: int) -> bool:
     kept = runs[pool.kept[runs]]
     error = np.array([pool.options[place].error for place in kept])
     speeds = estimated(setting, pool.test[kept], many) / (1.0 + error)
-    return bool(speeds[error > 0].max(initial=0.0) > speeds[error == 0].max(initial=0.0))
+    device = np.where(error > 0, speeds, -1.0)
+    server = speeds[error == 0].max(initial=0.0)
+    return int(kept[device.argmax()]), float(device.max()), float(server)
 
 
 @dataclass(slots=True)

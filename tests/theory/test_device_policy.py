@@ -454,8 +454,7 @@ def test_drafts_that_are_verified_by_block():
 
     def counts(tokens, rows):
         message = one.message([one.decide(np.log(Q), token, rng=np.random.default_rng(0)) for token in tokens])
-        server = wire.ServerPolicy(one)
-        answers = (server.verify(message, rows, rng=Replay(u)) for u in itertools.product(*cells))
+        answers = (wire.ServerPolicy(one).verify(message, rows, rng=Replay(u)) for u in itertools.product(*cells))
         return Counter((answer.accepted, answer.token) for answer in answers)
 
     # w_1 = .5 and w_2 = min(1, .5 · 2) = 1: the block of both always passes, the first alone is never the longest

@@ -132,7 +132,7 @@ def test_the_break_even_is_that_of_the_times_by_batch():
         )
         tokens = 1.0 + np.cumsum(rng.uniform(0.3, 0.9, 3) ** np.arange(1, 4))
         loses_from = min(_crossover(tokens, None, times).loses_from or 4000, 4000)
-        batches = {*range(1, 200), *range(200, 4000, 13), max(loses_from - 1, 1)}
+        batches = {*range(1, 200), *range(200, 4000, 13), max(loses_from - 1, 1), min(loses_from, 3999)}
         assert loses_from == 1 + max((batch for batch in batches if _best(tokens, times, batch)), default=0)
 
 

@@ -63,7 +63,7 @@ DEEP = (
     "tests/validation/training/test_training.py::test_an_instructed_pair_*",
     "tests/validation/training/test_training.py::test_a_pair_has_the_licence_*",
 )
-"""Tests that are long or many, that no law rests on alone; others have the marker ``deep``."""
+"""Long tests that no law rests on alone; a pattern, unlike the marker ``deep``, can name some parameters of a test."""
 COLLECTED = pytest.StashKey[list[str]]()
 
 

@@ -23,6 +23,7 @@ LAYERS = (
     "input_files",
     "provenance",
     "processes",
+    "sampler_process",
     "acceptance",
     "models",
     "workers",

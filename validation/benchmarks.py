@@ -1,28 +1,16 @@
-"""Measure a check's speed and memory as ratios: ``python -m validation.benchmarks [ROW ...]``."""
+"""Measure the check of the claims, its speed or its memory: ``python -m validation.benchmarks check|memory``."""
 
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-
-import click
 
 import hlmtheory
 from hlmtheory.claims import Claim
 from validation.claims.check import block_rows, check_trace
 from validation.claims.instances import scenarios
-from validation.cli.display import open_console
-from validation.cli.refusals import refusals
-from validation.cli.tables import print_table
-from validation.errors import UserError
 from validation.trace.reader import SyntheticTrace, TraceWriter, open_trace
-
-HEADS = ("what", "value", "unit", "against", "ratio")
-CHECK_POSITIONS, CHECK_VOCABULARY = 2048, 4096
-MEMORY_POSITIONS, MEMORY_VOCABULARY, MEMORY_LIMIT = 10_000, 32_000, 1.5e9
 
 STREAMED = (
     *("verification.tokens", "skipping.mean_rejection", "truncation.softplus"),
@@ -31,28 +19,8 @@ STREAMED = (
 """One claim of each module that a trace serves; not the slowest, because 10^6 positions take an hour."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """One line of the table: a value and its ratio to a reference of the same run."""
-
-    what: str
-    value: float
-    unit: str
-    against: str
-    ratio: float  # value divided by that of ``against``
-
-
-def resident(name: str) -> int:
-    """Return the bytes of this process's memory on Linux, now (VmRSS) or at its peak (VmHWM)."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        raise UserError(f"Memory is read from {status}, which this system lacks; leave this row out.")
-    lines = status.read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
-
-
-def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCABULARY) -> list[Measurement]:
-    """Measure the positions per second of the check by module, against reading alone."""
+def speeds(positions: int = 2048, vocabulary: int = 4096) -> dict[str, float]:
+    """Return positions per second: of reading a stored trace alone, and of the check of each module's claims."""
     modules: dict[str, dict[str, Claim]] = {}
     for name, claim in hlmtheory.all_claims().items():
         if name not in scenarios():
@@ -65,55 +33,41 @@ def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCA
         began = time.perf_counter()
         for chunk in trace.chunks(block_rows(vocabulary)):
             del chunk
-        read = positions / (time.perf_counter() - began)
-        measured = [Measurement("read", read, "positions/s", "read", 1.0)]
+        found = {"read": positions / (time.perf_counter() - began)}
         for module, claims in modules.items():
             began = time.perf_counter()
             check_trace(trace, claims=claims)
-            speed = positions / (time.perf_counter() - began)
-            measured.append(Measurement(module, speed, "positions/s", "read", speed / read))
-    return measured
+            found[module] = positions / (time.perf_counter() - began)
+    return found
 
 
-def measure_memory() -> list[Measurement]:
-    """Measure peak memory growth while one claim per module checks a synthetic trace, against a tenth of its length."""
-    resident("VmHWM")  # raises if the memory cannot be read
-    peaks = []
-    for positions in (MEMORY_POSITIONS // 10, MEMORY_POSITIONS):
-        code = f"from validation.benchmarks import stream; print(stream({positions}, {MEMORY_VOCABULARY}))"
-        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-        peaks.append(int(done.stdout))
-    name = f"{MEMORY_POSITIONS:,} positions at V = {MEMORY_VOCABULARY:,}"
-    return [
-        Measurement(name, peaks[1] / 1e6, "MB", "a tenth as many", peaks[1] / peaks[0]),
-        Measurement(name, peaks[1] / 1e6, "MB", f"the limit, {MEMORY_LIMIT / 1e6:,.0f} MB", peaks[1] / MEMORY_LIMIT),
-    ]
-
-
-def stream(positions: int, vocabulary: int) -> int:
-    """Check one claim of each module on a synthetic trace; return this process's peak growth in bytes."""
+def peak_growth(positions: int, vocabulary: int) -> int:
+    """Check one claim of each module on a synthetic trace; return the bytes that this process grew by on Linux."""
     chosen = {name.split(".")[0]: claim for name, claim in reversed(hlmtheory.all_claims().items())}
     chosen |= {name.split(".")[0]: hlmtheory.all_claims()[name] for name in STREAMED}
     first = {claim.id: claim for claim in chosen.values()}
-    before = resident("VmRSS")
+    before = _resident("VmRSS")
     check_trace(SyntheticTrace(positions, vocabulary), claims=first)  # type: ignore[arg-type]
-    return max(resident("VmHWM") - before, 1)
+    return max(_resident("VmHWM") - before, 1)
 
 
-ROWS: dict[str, Callable[[], list[Measurement]]] = {"check": measure_check, "memory": measure_memory}
+def _resident(name: str) -> int:
+    """Return the bytes of this process's memory now (VmRSS) or at its peak (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
 
 
-@click.command()
-@click.argument("rows", nargs=-1, type=click.Choice(list(ROWS)))
-def main(rows: tuple[str, ...]) -> None:
-    """Measure the named ROWS, or all."""
-    console = open_console()
-    for name in rows or ROWS:
-        with refusals(), console.status(f"Measuring {name}"):
-            measured = ROWS[name]()
-        lines = [[line.what, f"{line.value:,.4g}", line.unit, line.against, f"{line.ratio:.3g}"] for line in measured]
-        print_table(console, name, HEADS, lines, left=("what", "unit", "against"))
+def main(measured: str = "check") -> None:
+    if measured == "memory":  # of a process of its own for each length, because a peak never falls
+        for positions in (1_000, 10_000):
+            code = f"from validation.benchmarks import peak_growth; print(peak_growth({positions}, 32_000))"
+            done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+            print(f"{positions:6,} positions at V = 32,000: {int(done.stdout) / 1e6:.1f} MB")
+    else:
+        found = speeds()
+        for name, speed in found.items():
+            print(f"{name:15} {speed:10,.0f} positions/s, {speed / found['read']:.3g} of reading")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -17,8 +17,8 @@ from validation.audit import ModelLaw, audit_sampler
 from validation.audit.samplers import method_sampler, transformers_sampler
 from validation.collection.collect import collect
 from validation.decoding.loop import decode
-from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.catalogue import METHODS
 from validation.decoding.methods.heads import Eagle2, Medusa
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.registry import Fitted, Setup

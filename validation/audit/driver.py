@@ -9,10 +9,10 @@ import numpy as np
 
 from validation.arrays import Array
 from validation.audit.laws import Law
-from validation.audit.remote import raised
 from validation.audit.report import AuditReport
 from validation.audit.session import Audit
 from validation.errors import UserError
+from validation.sampler_process import raised
 
 Sampler = Callable[..., Any]
 Batch = tuple[int, Array]

@@ -11,9 +11,9 @@ from hlmtheory._array import brief
 from validation.audit.driver import Batch, padded
 from validation.audit.laws import Law
 from validation.collection.prompts import Prompt
-from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.registry import Fitted, Setup, info_of
+from validation.decoding.methods.catalogue import METHODS, info_of
+from validation.decoding.methods.registry import Fitted, Setup
 from validation.decoding.methods.rows import Absent
 from validation.errors import UserError
 from validation.models.pair import Pair

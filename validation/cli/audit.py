@@ -213,8 +213,8 @@ def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch,
     from validation.audit.engines import server_engine, server_sampler
     from validation.audit.laws import Processors
     from validation.audit.models import FLOAT32
-    from validation.audit.remote import RemoteSampler
     from validation.audit.samplers import file_batches, file_prompts
+    from validation.sampler_process import RemoteSampler
 
     engine = server_engine(options["sampler"])
     rounding = options["rounding"]

@@ -85,10 +85,10 @@ def _legend(result: Result) -> str:
     speeds = "at the median rate" if result.asked.shared is not None else "in the mean over time"
     symbols = symbols_said(" ".join(line for line in result.answer if line.startswith("Risk: ")))
     full = result.aims.full_server
-    texts = counted(full.setting.server_batch, "text")
+    texts, base = counted(full.setting.server_batch, "text"), with_length(base_server(full))
     return (
         f"Columns: m: measured counts × the times above, speeds {speeds}; {marks}no mark: proved. Users: {texts} a "
-        f"pass, of the row's option (chosen for {result.asked.name}) over those of {with_length(base_server(full))}, if "
+        f"pass, of the row's option (chosen for {result.asked.name}) over those of {base}, if "
         "each needs as many tokens, and link and memory carry them. Risk: bound on a text's "
         "mean total variation from the target model; 1 says nothing. Bits up: in a round trip. Methods: "
         "docs/choose.md. Every column, option and bound: "

@@ -18,10 +18,10 @@ from validation.collection.prompts import Prompt
 from validation.decoding.fitting import fitted_to
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import DEFAULT_BATCH, DEFAULT_SEED
-from validation.decoding.methods import default_methods
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.catalogue import default_methods, info_of
 from validation.decoding.methods.multi_draft import FixedLength, PromptLookup
-from validation.decoding.methods.registry import Family, Fitted, info_of
+from validation.decoding.methods.registry import Family, Fitted
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CuHlmOffline, TargetOnly, UHlm
 from validation.decoding.records import GenerationRecord

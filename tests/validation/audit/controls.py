@@ -19,8 +19,8 @@ from validation.audit.driver import padded
 from validation.audit.mechanisms import local_likelihoods
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.catalogue import METHODS
 from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.registry import Fitted, Setup
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed, SharedSeedTree

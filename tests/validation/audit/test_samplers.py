@@ -10,9 +10,9 @@ import pytest
 from hlmtheory.truncation import online_size
 from tests.validation.command_line import one_sentence, run
 from validation.audit import samplers
-from validation.audit.remote import function_named
 from validation.audit.samplers import file_prompts, method_named
 from validation.errors import UserError
+from validation.sampler_process import function_named
 
 HEAD = "import os, signal, sys, time\nimport numpy as np\n\nclass Odd(BaseException):\n    pass\n\n"
 GOOD = "return [np.random.default_rng(seed).integers(2, size=(n, 1)) for _ in prompts]"

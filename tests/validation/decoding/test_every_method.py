@@ -13,8 +13,8 @@ from tests.validation import tiny_texts
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import PAPER_TIMES, DecodingError, decode
-from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.catalogue import METHODS
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, GreedyDrafts, Lookahead, PromptLookup
 from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
 from validation.decoding.methods.registry import Fitted, Setup

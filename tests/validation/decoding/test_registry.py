@@ -8,12 +8,12 @@ import pytest
 
 import validation
 from hlmtheory import all_claims
-from validation.decoding.methods import METHODS, MODULES
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.catalogue import METHODS, MODULES, info_of
 from validation.decoding.methods.multi_draft import FlexSpec
 from validation.decoding.methods.planned import Audited
 from validation.decoding.methods.quantized import AdaptiveSqs, Sqs
-from validation.decoding.methods.registry import Family, Fitted, MethodInfo, PlotStyle, Setup, info_of, register
+from validation.decoding.methods.registry import Family, Fitted, MethodInfo, PlotStyle, Setup, register
 from validation.decoding.methods.rows import KEEPING, OWN_DRAFTS, Absent, Format, Law
 from validation.decoding.methods.shared_seed import SharedSeedStreamed
 from validation.decoding.methods.single_draft import Hlm

@@ -7,7 +7,7 @@ from hlmtheory.channel import shannon_latency
 from tests.validation.tiny_texts import PROMPTS
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import PAPER_TIMES, decode
-from validation.decoding.methods import METHODS
+from validation.decoding.methods.catalogue import METHODS
 from validation.decoding.methods.registry import Fitted, Setup
 from validation.decoding.seconds import Times, seconds
 from validation.planning.rounds import count_table

@@ -10,9 +10,8 @@ from hlmtheory.draft_length import round_costs
 from tests.validation.link.served import small_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods import METHODS
+from validation.decoding.methods.catalogue import METHODS, info_of
 from validation.decoding.methods.multi_draft import FlexSpec
-from validation.decoding.methods.registry import info_of
 from validation.decoding.methods.settable import SETTABLE, method_with, needed
 from validation.errors import UserError
 

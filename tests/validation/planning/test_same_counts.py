@@ -12,8 +12,8 @@ from tests.validation.every_decision import Script, ScriptedNoise, every_outcome
 from tests.validation.tiny_texts import all_texts, exact_law, halves, nodes, quarters, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.catalogue import METHODS
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, GreedyDrafts
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import KSqs

@@ -1,19 +1,17 @@
 """The registry of decoding methods: one :class:`MethodInfo` for each method, declared where the method is defined.
 
-``METHODS`` of :mod:`validation.decoding.methods` holds every method by name, in the order of the tables. A record, a
-journal or a figure stores a registered name, or one followed by its parameters; :func:`info_of` finds its entry.
+``METHODS`` of ``catalogue`` holds every method by name, in the order of the tables. A record, a journal or a figure
+stores a registered name, or one followed by its parameters; ``info_of`` finds its entry.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from validation.decoding.methods.rows import Law
-from validation.errors import UserError
 
 if TYPE_CHECKING:
     from validation.decoding.methods.base import Method
@@ -27,7 +25,6 @@ COLORS |= {"paper": "#c2571a", "paper light": "#d6a33a", "paper dark": "#6b2a0b"
 _LINES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.5))}
 PLAIN, BY_LENGTH = "plain", "by length"
 """Defaults of methods without parameters, and of those with a number of drafts alone; a tuple names fitted values."""
-_PARAMETERS = re.compile(r"(,| \(| = ).*")
 
 
 class Family(StrEnum):
@@ -132,12 +129,3 @@ def register(*infos: MethodInfo) -> Callable[[Class], Class]:
         return method
 
     return enter
-
-
-def info_of(name: str) -> MethodInfo:
-    """Return the entry of a stored method name, whatever its parameters; refuse a name that no method has."""
-    whole = name.rpartition(" (")[0]  # a registered name may have a comma
-    info = REGISTERED.get(name) or REGISTERED.get(whole) or REGISTERED.get(_PARAMETERS.sub("", name))
-    if info is None:
-        raise UserError(f"No method is registered as {name!r}; add @register to its class.")
-    return info

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.catalogue import METHODS
 from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S, FlexSpec
 from validation.decoding.methods.quantized import FINEST, short_form
 from validation.errors import UserError, nearest

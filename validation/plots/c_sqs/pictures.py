@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from validation.decoding.methods.registry import info_of
+from validation.decoding.methods.catalogue import info_of
 from validation.plots.c_sqs.numbers import ADAPTIVE, ALLOCATED, BUDGETED, BY_SIZE, BYTES, DENSE, FIXED, PRINTED
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length
 from hlmtheory.draft_length.optimum import surrogate_draft_length
 from validation.decoding.intervals import DEFAULT_RESAMPLES, draw_texts, estimate
+from validation.decoding.methods.catalogue import info_of
 from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S
-from validation.decoding.methods.registry import info_of
 from validation.decoding.seconds import Times, seconds
 from validation.decoding.studies import CLOUD_S, RATES_BPS, flexspec_links
 from validation.decoding.wire import index_bits

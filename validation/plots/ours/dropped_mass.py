@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from hlmtheory.conformal.controller import regret_bound_sharp
 from hlmtheory.lattice import payload_bits
+from validation.decoding.methods.catalogue import info_of
 from validation.decoding.methods.quantized import EPSILON, LEARNING_RATE, RESOLUTION
-from validation.decoding.methods.registry import info_of
 from validation.estimates import Estimate
 from validation.plots.c_sqs.numbers import interval
 from validation.plots.c_sqs.texts import MIDDLE_THRESHOLD

@@ -10,7 +10,8 @@ import numpy as np
 from hlmtheory.channel import Rician
 from validation.decoding.intervals import ratio
 from validation.decoding.links import AVERAGE_SNR_DB, K_FACTOR_DB, FadingLink, uhlm_link
-from validation.decoding.methods.registry import Family, info_of
+from validation.decoding.methods.catalogue import info_of
+from validation.decoding.methods.registry import Family
 from validation.decoding.methods.single_draft import BITS, CuHlmOffline, UHlm
 from validation.decoding.metrics import Summary, summarize
 from validation.decoding.records import GenerationRecord

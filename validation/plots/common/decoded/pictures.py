@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.decoding.methods.registry import info_of
+from validation.decoding.methods.catalogue import info_of
 from validation.decoding.trace_drafts import DRAWS
 from validation.plots.common import style
 from validation.plots.common.decoded.numbers import ACCURACIES, METRICS, RIGHT

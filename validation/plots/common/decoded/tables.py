@@ -7,7 +7,8 @@ import numpy as np
 
 from validation.decoding.intervals import draw_texts, estimate, ratio
 from validation.decoding.loop import PAPER_TIMES
-from validation.decoding.methods.registry import Family, info_of
+from validation.decoding.methods.catalogue import info_of
+from validation.decoding.methods.registry import Family
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CU_CHOSEN, U_CHOSEN
 from validation.decoding.studies import Decoded
 from validation.estimates import CONFIDENCE, NONE, Estimate

@@ -32,7 +32,9 @@ LARGEST_REPLY = 2**26
 """Characters of an answer: 4,096 draws of 64 tokens need fewer than 2 million."""
 FORMS = "check the name, give FILE.py:function, or for a server vllm:http://HOST:PORT or llama:http://HOST:PORT"
 TWICE = "came back in two processes; a process that it forks must end by os._exit"
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from validation.audit.remote import serve; serve({})"
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from validation.sampler_process import serve; serve({})"
+)
 
 
 class RemoteSampler:

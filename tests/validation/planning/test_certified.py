@@ -68,8 +68,8 @@ def test_the_row_needs_a_limit_on_the_risk_and_says_what_is_proved(planner):
 
 
 def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
-    link = replace(SLOW_DOWN.link, round_trip_s=5e-3)
-    setting = replace(SLOW_DOWN, link=link, risk_kind="token", risk_limit=0.02, draft_s=0.018)
+    link = replace(SLOW_DOWN.link, round_trip_s=5e-3, down_bps=1e4)
+    setting = replace(SLOW_DOWN, link=link, risk_kind="token", risk_limit=0.02, draft_s=0.018, verify_s=0.05)
     planner = replace(planner, setting=setting)
     option = planner.ours(planner.setting)
     policy = policy_of(option, planner, VOCABULARY, None)

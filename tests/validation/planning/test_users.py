@@ -202,4 +202,4 @@ def test_devices_that_many_users_make_slower_than_a_server_are_not_ahead(planner
     options = [exact(FLEXSPEC, "K = 3", device, 3), exact(STREAM, "", server, 0)]
     setting = replace(SETTING, link=constant_link(1e9, 0.2, 1e9), draft_s=0.6, verify_s=1.0, verify_token_s=0.3)
     setting = replace(setting, server_batch=8, objective="capacity")
-    assert ahead_from(Planner(options, setting, planner.split).pool(setting)) is None
+    assert ahead_from(Planner(options, setting, planner.split).pool(setting), planner.split.test) is None

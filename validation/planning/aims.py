@@ -17,7 +17,7 @@ from validation.decoding.intervals import ratio
 from validation.decoding.methods.rows import CERTIFIED, ROWS, STREAMED, UNRUN
 from validation.errors import UserError
 from validation.estimates import Estimate
-from validation.planning.option import Option
+from validation.planning.option import Option, error_of
 from validation.planning.plan import EQUAL, Planner, Pool, load
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
@@ -143,6 +143,23 @@ def best_kept(rows: Iterable[Listed]) -> Listed | None:
     return max(equal, key=lambda row: (row.option.row.ours, row.second), default=None)
 
 
+def chosen(runs: list[Listed]) -> Listed | None:
+    """Return the best row that keeps the limits, but without a loss or a device that is worth too little.
+
+    The loss is dropped first, by ``LOSS_WORTH``; then the device, by what plans of it were too fast; and then the loss
+    again, which may be worth less without a device. None if no row keeps the limits.
+    """
+    if (best := best_kept(runs)) is None:
+        return None
+    for drop in ("loss", "device", "loss"):
+        device, lossy = has_device(best) and drop != "device", not best.option.lossless and drop != "loss"
+        simpler = best_kept(row for row in runs if has_device(row) <= device and (row.option.lossless or lossy))
+        gain = LOSS_WORTH if drop == "loss" else error_of(best.family)
+        if simpler is not None and simpler.value >= best.value / (1.0 + gain):
+            best = simpler
+    return best
+
+
 def aims_of(planner: Planner, setting: Setting, shared: Shared | None = None) -> Aims:
     """Return the aims: one user, a full server, and the users that ``shared`` holds; the setting's is asked for."""
     usual = setting if setting.objective not in ("capacity", "fair") else replace(setting, objective="throughput")
@@ -188,16 +205,9 @@ def _aim(
         every += of_family
         if of_family:
             rows.append(best_kept(of_family) or max(of_family, key=lambda row: ("risk" not in row.breaks, row.value)))
-    runs = [row for row in every if row.family not in UNRUN]
-    best = best_kept(runs)
+    best = chosen([row for row in every if row.family not in UNRUN])
     if best is None:
         raise UserError(planner.nearest(pool))
-    for drop in ("loss", "device", "loss"):  # without a device a loss may buy less
-        device, lossy = has_device(best) and drop != "device", not best.option.lossless and drop != "loss"
-        simpler = best_kept(row for row in runs if has_device(row) <= device and (row.option.lossless or lossy))
-        gain = LOSS_WORTH if drop == "loss" else best.option.error
-        if simpler is not None and simpler.value >= best.value / (1.0 + gain):
-            best = simpler
     rows = [best if row.family == best.family else row for row in rows]
     others = [row for row in rows if not row.option.row.ours and row.family not in UNRUN]
     alone = [row for row in others if not has_device(row)]

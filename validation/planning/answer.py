@@ -11,6 +11,7 @@ from validation.decoding.methods import rows
 from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, ONE_USER, Aim, Listed, Number, Row, has_device
 from validation.planning.engine_counts import CountsSaid
+from validation.planning.option import error_of
 from validation.planning.request import Request
 
 NAMES = {rows.OURS: "ours, in rounds", rows.KEEPING: "sure drafts kept (no engine)"}
@@ -58,7 +59,7 @@ def setting_said(request: Request, link: str, left_out: Set[str], measured: Set[
         ("each token of it", token_s, basis("--verify-token-time")),
         ("server's draft", request.server_draft_s or request.draft_s, server_draft),
     )
-    down = f"down {request.link().down_bps / 1e6:.3g} Mbit/s"
+    down = f"down {float(f'{request.link().down_bps / 1e6:.3g}'):g} Mbit/s"
     of_link = basis("--rate" if request.recorded is None else "--link-csv")
     if request.fading != "none":
         link += " (fading given)" if of_link == "default" else " (SNR by default)" if "--snr" in left_out else ""
@@ -251,7 +252,7 @@ def _priced(asked: Aim, listed: Listed) -> str:
         times = shared.times(*both)
         share += f" ({times.low:.2f} to {times.high:.2f})"
     if has_device(listed) and not has_device(asked.best) and listed.value > asked.best.value:
-        share += f", less than plans of devices erred, up to {listed.option.error:.0%}"
+        share += f", less than plans of devices were too fast (up to {error_of(listed.family):.0%}): not chosen"
     return f"{number_said(asked, listed)}{share}"
 
 

@@ -65,10 +65,6 @@ class Option:
         return rows.ROWS[self.family]
 
     @property
-    def error(self) -> float:
-        return error_of(self.family)
-
-    @property
     def fixed_length(self) -> bool:
         """Return whether all its rounds have K drafts, and K is one of its parameters."""
         return self.family in LENGTHS and self.budget_bits is None and not self.by_user

@@ -103,7 +103,7 @@ def make(
     row = described(planner, asked, asked.best)
     full_pays, pool = _full_pays(planner, aims.full_server.best), planner.pool(aims.full_server.setting)
     grows = shared is not None and request.batch_assumed and len(shared.users) <= request.server_batch
-    ahead = None if grows or full_pays else ahead_from(pool, planner.split.test, shared)
+    ahead = None if grows or (full_pays and shared is None) else ahead_from(pool, planner.split.test, shared)
     until_s = None if shared is None else ahead_until(planner.pool(shared.setting), shared)
     longest = max(option.draft_length for option in planner.options if option.fixed_length)
     each, load = ([], []) if shared is None else shared.said(best, planner.split.test)

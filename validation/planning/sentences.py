@@ -12,7 +12,7 @@ from validation.estimates import three_digits
 from validation.planning.aims import FULL_SERVER, LOSS_WORTH, ONE_USER, Aim, Aims, Listed, Number, has_device
 from validation.planning.answer import has_engine_length, number_said, with_length
 from validation.planning.engine_counts import tokens_ratio
-from validation.planning.option import ERRORS, Option
+from validation.planning.option import Option, error_of
 from validation.planning.padding import said as padding_said
 from validation.planning.plan import Planner
 from validation.planning.profile import DRAFT_LENGTHS
@@ -23,11 +23,7 @@ from validation.planning.token_time import length_pays, takes_no_longer
 from validation.printable import counted
 
 _AUDITED = {drafts: f"hlm audit tests it ({tried})" for drafts, tried in TRIED.items()}
-_OFF = [f"{error:.0%}" for error in ERRORS]
-DEVICE_ERROR = (
-    f"Where devices ran, plans were up to {_OFF[0]} too fast with hlm serve, and up to {_OFF[1]} with vLLM's plugin"
-)
-_IF_KEPT = "lossless if the engine's rule is lossless (rejection sampling: proved) and free of bugs"
+_IF_KEPT = "lossless if the engine's verification, such as rejection sampling, has no fault (proved)"
 
 
 def unplanned(planner: Planner, shared: Shared | None) -> str:
@@ -212,34 +208,33 @@ def most_users(
         return f". Each of its users gets at most {speed}, with {held:,.0f} texts in memory"
 
     names, first = named(aim.best, aim.rows)
-    erred = f"; plans of devices erred by up to {aim.best.option.error:.0%}"
-    interval = _users_interval(planner, first, base, counts)
-    many = f"{times(aim.best)} times ({interval}{erred}) the users of {with_length(base)}".replace("(; ", "(")
+    off = f"plans of devices were up to {error_of(aim.best.family):.0%} too fast"
+    interval = "; ".join(filter(None, [_users_interval(planner, first, base, counts), off]))
+    many = f"{times(aim.best)} times ({interval}) the users of {with_length(base)}"
     many = many if aim.best.value <= MANY * base.value else "no limit of users"
-    texts = f"with {counted(aim.setting.server_batch, 'text')} a pass"
+    texts = f"with {counted(aim.setting.server_batch, 'text')} a pass (--server-batch)"
     exact, device = aim.best_of(lambda one: one.option.lossless), aim.best_of(has_device)
     if full_pays and has_device(aim.best):
-        assumed = f"if {_wide_pass(aim.best)} no longer than over one"
-        said = [f"Full server: give --passes; {texts}, {assumed}, {names} carries {many}"]
-        said[0] += f"; if {full_pays:.2f} times as long, no more"
+        wide = _wide_pass(aim.best)
+        said = [f"Full server: {texts} {names} may carry {many}, if {wide} no longer than over one"]
+        said.append(f"If it takes {full_pays:.2f} times as long, no more: give --passes")
     else:
-        said = [f"Full server: {texts} (--server-batch) use {names}{'' if first is base else f': {many}'}"]
-        said[0] += each_said(first)
+        said = [f"Full server: {texts} use {names}{'' if first is base else f': {many}'}{each_said(first)}"]
     if device is not None and not has_device(aim.best) and device.value > aim.best.value:
-        error = f"less than plans of devices erred (up to {device.option.error:.0%})"
+        error = f"less than plans of devices were too fast (up to {error_of(device.family):.0%})"
         said.append(f"With devices: {named(device, aim.listed)[0]}: {times(device)} times as many users, {error}")
     if exact is not None and not aim.best.option.lossless:
         exact_names, first = named(exact, [one for one in aim.listed if one.option.lossless])
         said.append(f"Without loss: {exact_names}: {times(exact)} times{each_said(first)}")
     plugin = aim.best_of(lambda one: one.family == rows.GREEDY and aim.setting.leak_bits is None)  # it pads nothing
     if plugin not in (None, aim.best) and has_device(aim.best) and aim.best.value <= MANY * base.value:
-        error = f"plans erred by up to {plugin.option.error:.0%}"
+        error = f"plans were up to {error_of(plugin.family):.0%} too fast"
         said.append(f"With vLLM's plugin: {with_length(plugin)}: {times(plugin)} times ({error})")
     if ahead_from and has_device(aim.best):
         users = f"{float(f'{ahead_from:.2g}'):,.0f} users{' who share this link' if shared else ''}"
-        said.append(f"From about {users} on devices win at that batch, in tokens/s of all, by more than plans erred")
+        said.append(f"From about {users} on devices win at that batch, in tokens/s of all, by more than this error")
     elif shared and has_device(aim.best) and not has_device(aims.asked.best):
-        said.append(f"For these {shared.name} devices do not win by more than plans erred; for other numbers: --users")
+        said.append(f"For these {shared.name} devices do not win by more than this error")
     whole = aim.best.option.fixed_length and aim.best.option.draft_length == longest
     said += [f"K = {longest:g} is the longest planned"] if whole else []
     return [f"{line}." for line in said]
@@ -279,7 +274,7 @@ def notes(planner: Planner, asked: Aim, *, few: bool) -> list[str]:
         shown = own or option
         notes.append(padding_said(shown, shown.counts[:, COUNTS.index("tokens")]) if shown.sizes or not own else "")
     if asked.name == FULL_SERVER and has_device(asked.best):
-        notes.append(f"{DEVICE_ERROR}.")
+        notes.append(f"Where devices ran, their plans were up to {error_of(asked.best.family):.0%} too fast.")
     return [note for note in notes if note]
 
 

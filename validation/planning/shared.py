@@ -19,7 +19,7 @@ from validation.decoding.intervals import ratio
 from validation.decoding.methods.rows import UNRUN
 from validation.decoding.seconds import Times, seconds
 from validation.estimates import Estimate, three_digits
-from validation.planning.option import Option
+from validation.planning.option import Option, error_of
 from validation.planning.plan import Pool
 from validation.planning.rounds import COUNTS, named
 from validation.planning.setting import Setting
@@ -87,8 +87,8 @@ def ahead_from(pool: Pool, texts: Array, shared: "Shared | None" = None) -> int 
     """Return from about how many users on devices stay faster together than any server, by more than plans erred.
 
     Each user has the pool's link, or all equal ones share it as those of ``shared`` do. Numbers up to 2^19 are tried
-    without waits, each a quarter above the one before; from the first on that stays ahead the devices are simulated on
-    ``texts``. None if devices are faster at all of them, or not at the last, or if users or limits differ by share.
+    without waits; from the first on that stays ahead, up to twice as many, the devices are simulated on ``texts``. None
+    if devices are faster at all of them, or not at the last, or if users or limits differ by share.
     """
 
     def setting(many: int) -> Setting:
@@ -102,7 +102,7 @@ def ahead_from(pool: Pool, texts: Array, shared: "Shared | None" = None) -> int 
         place, _, server = _best_sides(pool, at := setting(many), many)
         users = [User("", at.link.quantile(0.5), at.link.round_trip_s, at.draft_s)] * many
         option = pool.options[place]
-        return Shared(users, at, False, [np.ones(many)]).value(option, texts) / (1.0 + option.error) > server
+        return Shared(users, at, False, [np.ones(many)]).value(option, texts) / (1.0 + error_of(option.family)) > server
 
     unlike = shared is not None and (
         pool.setting.energy_j or len({replace(user, name="") for user in shared.users}) > 1
@@ -113,7 +113,7 @@ def ahead_from(pool: Pool, texts: Array, shared: "Shared | None" = None) -> int 
         return None
     last, next_one = numbers[behind[-1] : behind[-1] + 2]
     first = bisect_left(range(next_one), True, lo=last + 1, key=ahead)
-    tried = range(first, 2 * first + 2, max(first // 40, 1))
+    tried = range(first, 2 * first + 2, max(first // 20, 1))
     place = bisect_left(tried, True, key=simulated_ahead)
     return tried[place] if place < len(tried) else None
 
@@ -121,7 +121,8 @@ def ahead_from(pool: Pool, texts: Array, shared: "Shared | None" = None) -> int 
 def ahead_until(pool: Pool, shared: "Shared") -> float | None:
     """Return about the seconds of each token of a pass up to which devices are the answer of these users.
 
-    Draft lengths follow the time. Nothing waits for a server that is free. None if devices are not faster at 0.
+    Draft lengths follow the time. Nothing waits for a server that is free. None if devices are not ahead at 0, or still
+    are where a token takes as long as a pass.
     """
 
     def behind(token_s: float) -> bool:
@@ -140,7 +141,7 @@ def _best_sides(pool: Pool, setting: Setting, many: int) -> tuple[int, float, fl
     """
     runs = np.concatenate([places for family, places in pool.places.items() if family not in UNRUN])
     kept = runs[pool.kept[runs]]
-    error = np.array([pool.options[place].error for place in kept])
+    error = np.array([error_of(pool.options[place].family) for place in kept])
     speeds = estimated(setting, pool.test[kept], many) / (1.0 + error)
     device = np.where(error > 0, speeds, -1.0)
     server = speeds[error == 0].max(initial=0.0)

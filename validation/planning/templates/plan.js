@@ -301,7 +301,7 @@ function unmet(s) {
 function guarantee(option, s) {
   const engine = [...OWN_DRAFTS, OWN_TREE].includes(option.policy) || (data.counted && option.draft_length > 0);
   const tried = option.policy === OWN_GREEDY ? data.greedy_tried : data.tried;
-  if (option.lossless && engine) return ["Lossless, if", `the engine's rule is lossless (rejection sampling: proved) and free of bugs: hlm audit tests it${tried && ` (${tried})`}.`];
+  if (option.lossless && engine) return ["Lossless, if", `the engine's verification, such as rejection sampling, has no fault (proved): hlm audit tests it${tried && ` (${tried})`}.`];
   if (option.lossless) return ["Lossless", "Every text has exactly the target model's law: proved."];
   if (needs(option, s.kind) >= 1 || s.limit >= 1) return ["No limit", `The limit allows any text; its loss is ${two.format(option.loss[s.kind])}, ${measured}.`];
   if (option.policy === CERTIFIED) return [`TV ≤ ${say(needs(option, s.kind))}`, `The law of ${s.kind === "text" ? "a text as long as these" : "each token, given those before it,"} is within this of the target model's: proved.`];
@@ -632,7 +632,7 @@ function card(aim) {
   if (!aim.best) return { title, use: "No policy", speed: "–", sure: "Nothing", rival: "–", ...Object.fromEntries(ids.map((id) => [`${id}-how`, ""])) };
   const use = plainest(aim), [sure, how] = guarantee(use, s);
   const [rival, device] = rivalsOf(aim, use);
-  const ahead = (one) => (data.errors[one.policy] && !data.errors[use.policy] && value(one.test, s) > value(use.test, s) ? `, less than plans of devices erred, up to ${percent(data.errors[one.policy])}` : "");
+  const ahead = (one) => (data.errors[one.policy] && !data.errors[use.policy] && value(one.test, s) > value(use.test, s) ? `, less than plans of devices were too fast (up to ${percent(data.errors[one.policy])}): not chosen` : "");
   const ratio = (one) => `${numberSaid(aim, one)}, ${(value(one.test, s) / value(use.test, s)).toFixed(2)} of the answer's${ahead(one)}`;
   const against = rival ? [`${ratio(rival)}; ${needsSaid(rival)}.`] : [];
   if (device) against.push(`Best with a device: ${withLength(device)}: ${ratio(device)}.`);
@@ -663,14 +663,14 @@ function crowd({ s, base, best, rows, every }) {
     return [first, withLength(first) + (rivals.length && ours.length ? " or ours" : "")];
   };
   const each = (one) => `. Each of its users gets at most ${speedOf(one, s, s.batch)}${alone(one) ? "" : ` (${threeDigits(meanSpeed(base.test, s, s.batch))} without devices)`}`;
-  const [first, names] = most(best, rows), bounded = times(best) !== timesSaid(Infinity), erred = (one) => `plans of devices erred by up to ${percent(data.errors[one.policy])}`;
-  const many = bounded ? `${times(best)} times (${erred(best)}) the users of ${withLength(base)}` : "no limit of users", texts = `with ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass`;
+  const [first, names] = most(best, rows), bounded = times(best) !== timesSaid(Infinity), erred = (one) => `plans of devices were up to ${percent(data.errors[one.policy])} too fast`;
+  const many = bounded ? `${times(best)} times (${erred(best)}) the users of ${withLength(base)}` : "no limit of users", texts = `with ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass (--server-batch)`;
   const servers = poolsOf(s, ...WITHOUT_DEVICE.filter((policy) => !UNRUN.includes(policy))).filter((one) => !broken(one, s).length);
   const until = !alone(best) && bounded && longestPass(s, best, servers);
-  const said = [until ? `Full server: give --passes; ${texts}, if a pass over ${best.draft_length + 1} tokens of each text takes no longer than over one, ${names} carries ${many}; if ${until.toFixed(2)} times as long, no more`
-    : `Full server: ${texts} (--server-batch) use ${names}${first === base ? "" : `: ${many}`}${each(first)}`];
+  const said = [until ? `Full server: ${texts} ${names} may carry ${many}, if a pass over ${best.draft_length + 1} tokens of each text takes no longer than over one. If it takes ${until.toFixed(2)} times as long, no more: give --passes`
+    : `Full server: ${texts} use ${names}${first === base ? "" : `: ${many}`}${each(first)}`];
   const device = runs(every.filter((one) => !alone(one))), exact = best.lossless ? null : runs(lossless);
-  if (alone(best) && device && value(device.test, s) > value(best.test, s)) said.push(`With devices: ${most(device, every)[1]}: ${times(device)} times as many users, less than plans of devices erred (up to ${percent(data.errors[device.policy])})`);
+  if (alone(best) && device && value(device.test, s) > value(best.test, s)) said.push(`With devices: ${most(device, every)[1]}: ${times(device)} times as many users, less than plans of devices were too fast (up to ${percent(data.errors[device.policy])})`);
   if (exact) { const [one, name] = most(exact, lossless); said.push(`Without loss: ${name}: ${times(exact)} times${each(one)}`); }
   const plugin = asked.leak_bits === null && bounded && !alone(best) ? runs(every.filter(({ policy }) => policy === GREEDY)) : null;
   if (plugin && plugin !== best) said.push(`With vLLM's plugin: ${withLength(plugin)}: ${times(plugin)} times (${erred(plugin)})`);

@@ -315,10 +315,12 @@ def regret():
     False: at η = 10 the first row drops nothing, τ rises to 0.01 > 1/200, and the second row drops all but its top
     token, 199/200. The mean is 0.4975, the bound 0.0515. These rows do not depend on the prefix, so the means of (4)
     are the same. With (6) as printed the second row drops that token too, and the mean is .5: false as well. For τ₁ = 0
-    the bound allows τ to fall to -(1 + ηε) at most; one step can take it to -η(1 - ε). For η(1 - 2ε) > 1 it fails for
-    some V and rows at T = 3, τ₁ = 0: by the proof of regret_sharp Σ d_n comes near 2ε + 1 there, and (9) allows 4ε +
-    1/η, which is less. For η(1 - 2ε) ≤ 1 it holds, as at the paper's η = 0.001, where it says nothing for T ≤ 1,000.
-    Instead: conformal.regret_small_step, conformal.regret_proof, conformal.regret_sharp.
+    the bound allows τ to fall to -(1 + ηε) at most; one step can take it to -η(1 - ε).
+
+    For η(1 - 2ε) > 1 it fails at T = 1: a flat row of many tokens drops d₁ near 1 at a small τ₁ > 0, and (9) allows 2ε
+    + (1 + τ₁)/η, which is less. It fails at T = 3, τ₁ = 0 too: by the proof of regret_sharp Σ d_n comes near 2ε + 1
+    there, and (9) allows 4ε + 1/η, which is less. For η(1 - 2ε) ≤ 1 it holds, as at the paper's η = 0.001, where it
+    says nothing for T ≤ 1,000. Instead: conformal.regret_small_step, conformal.regret_proof, conformal.regret_sharp.
     """
     return le(conformal_sides.mean_dropped, conformal_sides.published)  # Σ d_n/T ≤ ε + (|τ₁| + 1 + ηε)/(ηT)
 

@@ -69,7 +69,7 @@ UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "draft_length": 1}
 # Two equal tasks, a batch each; a pass takes 1 s. SHORT: with answers of 4 tokens.
 TWO = {**UNIT, "input_tokens": [1, 1], "output_tokens": [20, 20], "devices": [[0.0, 1.0], [0.0, 1.0]], "labels": [0, 1]}
 SHORT = {**TWO, "output_tokens": [4, 4]}
-BATCHING_UNIT = {**UNIT, "memory": np.inf}
+BATCHING_UNIT = {**UNIT, "acceptance": 0.5, "memory": np.inf}
 # Two equal tasks. UNEVEN: two prompts of unequal length. TIGHT_MEMORY: each task fits alone, not both in one batch.
 BATCHING_TWO = {**BATCHING_UNIT, "input_tokens": [1, 1], "output_tokens": [1, 1], "devices": [[0.5, 9.0], [0.25, 4.0]]}
 UNEVEN = {**BATCHING_TWO, "input_tokens": [1, 2], "draft_length": 2, "devices": [[0.5, 1.0], [0.5, 2.0]]}
@@ -284,7 +284,7 @@ def free_schedule():
     PAPER("(24b) for each batch, read as the memory constraint of all that run together"),
     IMPLIED,
     assuming=(FITS,),
-    false={**TWO, "memory": 138.0},
+    false={**TWO, "acceptance": 0.5, "memory": 138.0},
 )
 def memory_each():
     """bytes in use at one time ≤ Γ_s, if each batch alone meets (24b).
@@ -329,7 +329,8 @@ def minmax():
 def minmax_printed():
     """t* = Σ_k λI_k/(B log₂(1 + p_k/(g_k σ²))), the gain in the denominator, at a fixed SNR.
 
-    (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k, which needs g_k = 1. Instead: ofdma.minmax.
+    (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k σ². We read p_k/(g_k σ²), which needs g_k = 1;
+    (p_k/g_k) σ² would need g_k = σ². Instead: ofdma.minmax.
     """
     return eq(band_side(latency_of_radio, *RADIO), band_side(latency_as_printed, *RADIO))
 
@@ -554,11 +555,11 @@ def dp_gap():
     False: at the counterexample's one step the batches {1}, {2}, {1, 2} and {3} take (d, v) = (34, 18), (34, 18),
     (52, 36) and (48, 28). The table keeps the earliest end of tasks 1 and 2, 86 apart against 88 together, and so
     ends at max(68 + 48, 86) + 28 = 144. Together they free the drafts at 52, and all ends at max(52 + 48, 88) + 28
-    = 128. One state for each prefix is not enough
-    (batching.dp). All O are 1, so the paper's simplification O_k = O_max is met. Runs are batches of consecutive sorted
-    tasks, as Algorithm 1 makes them. At Table II the loss against runs was at most 0.18% in 120 draws (paper_repro.md,
-    Algorithm 1); against all batches it is not small, if answers differ. Print calls the batches
-    optimal in line 27, and their latency the minimum below (32); above (29) it hedges. Instead: batching.pareto.
+    = 128. One state for each prefix is not enough (batching.dp). All O are 1, so the paper's simplification O_k = O_max
+    is met, and N = 1: any α in (0, 1) gives the same numbers. Runs are batches of consecutive sorted tasks, as
+    Algorithm 1 makes them. At Table II the loss against runs was at most 0.18% in 120 draws (paper_repro.md, Algorithm
+    1); against all batches it is not small, if answers differ. Print calls the batches optimal in line 27, and their
+    latency the minimum below (32); above (29) it hedges. Instead: batching.pareto.
     """
     return le(planned("dp"), against(run_sides.as_given))
 

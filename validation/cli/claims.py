@@ -52,8 +52,9 @@ def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
 def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
     if chosen := [claim for claim in found if citations.is_on(claim, paper.lower())]:
         return citations.in_order(chosen, paper.lower())
-    names = ", ".join(PAPERS)
-    raise UserError(f"None of these {len(found)} claims is on {paper!r}; choose one of {names}, or a cited key.")
+    near, names = nearest(paper, PAPERS), ", ".join(PAPERS)
+    hint = f"did you mean {near[0]}? Else " if near else ""
+    raise UserError(f"None of these {len(found)} claims is on {paper!r}; {hint}choose one of {names}, or a cited key.")
 
 
 def _shown_false(claim: Claim) -> str:

@@ -92,7 +92,7 @@ def _failing(tally: Tally | None) -> str:
 
 def pieces(statement: str) -> list[tuple[str, str]]:
     """Return a statement split into plain text, indices and exponents."""
-    found = re.split(r"([_^])(\{[^{}]*\}|\w(?!\w)|(?<=\^)(?:-?\d+|\*))", statement)
+    found = re.split(r"([_^])(\{[^{}]*\}|\w(?!(?![²³])\w)|(?<=\b\w_)[a-z]{2,}\b|(?<=\^)(?:-?\d+|\*))", statement)
     cut = [("", found[0])]
     for kind, raised, plain in zip(found[1::3], found[2::3], found[3::3], strict=True):
         cut += [(kind, raised.strip("{}")), ("", plain)]

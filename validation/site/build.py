@@ -108,6 +108,7 @@ def accessible(text: str) -> str:
         text = text.replace(old, new)
     shown = r'(<img alt="[^"]+" [^>]*?src="([^"]+\.svg)"[^>]*>)'  # a thumbnail of the gallery has no name
     text = re.sub(shown, r'<a class="picture" href="\2">\1</a>', text)
+    text = re.sub(r'(?<="pre">)[a-z_\d.]+(?=</span>)', lambda at: re.sub("(?<=.)[._](?=.)", r"\g<0><wbr>", at[0]), text)
     link = r'(<a class="reference internal" href="[^"]*")(><span class="doc">([^<]*)</span>)'  # of the gallery
     return re.sub(link, r'\1 aria-label="\3"\2', text)
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path, PurePosixPath
 
 from validation.errors import UserError
@@ -25,7 +25,7 @@ GENERATED = {"hlmtheory/theorems": "theory/index", "hlmtheory": "api/index", "ex
 
 _LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^()\s]+)\)")
 _CODE = re.compile(r"^ *```.*?^ *```[ \t]*$|``[^`]+``|`[^`\n]+`", re.MULTILINE | re.DOTALL)
-_SVG = re.compile(r"\.(?:svg|png)$")
+_KEPT = re.compile(r"(\]\([^)]*\)|<[^>]*>|https?:\S+|\bc_sqs\b|\w+_K_M)")
 
 
 def pages(root: Path = ROOT) -> dict[str, str]:
@@ -36,8 +36,7 @@ def pages(root: Path = ROOT) -> dict[str, str]:
     return names | {file: page for file, page in OTHERS.items() if (root / file).is_file()}
 
 
-def contents(names: Iterable[str]) -> dict[str, list[str]]:
-    known = list(names)
+def contents(known: Collection[str]) -> dict[str, list[str]]:
     guides = [name for name in known if "/" not in name and name not in {"index", "licences", *OTHERS.values()}]
     order = {name: place for place, name in enumerate(GUIDES)}
     results = [name for name in known if name.startswith("results/") or name == "paper_repro"]
@@ -81,7 +80,7 @@ def relinked(
             return f"{label}({_relative(GENERATED[found], here)}.rst{mark})"
         if not (root / found).exists() or found.startswith(".."):
             raise DeadLinkError(f"{file} links to {target}, which is no file of the repository and no page.")
-        if label.startswith("!") and _SVG.search(found):
+        if label.startswith("!") and found.endswith((".svg", ".png")):
             return f"{label}({_relative(picture(found), here)})"
         if found in (sections or {}):
             return f"{label}({_relative((sections or {})[found], here)})"
@@ -100,13 +99,15 @@ def relinked(
         return f"\0{len(kept) - 1}\0"
 
     held = _LINK.sub(led, _CODE.sub(hidden, text))
+    if here.startswith(("results/", "paper_repro")):
+        held = "".join(part if _KEPT.match(part) else _raised(part) for part in _KEPT.split(held))
     inside = {int(number) for link in _LINK.finditer(held) for number in re.findall(r"\0(\d+)\0", link[1])}
+    return re.sub(r"\0(\d+)\0", lambda found: kept[n] if (n := int(found[1])) in inside else named(kept[n]), held)
 
-    def returned(number: re.Match[str]) -> str:
-        place = int(number[1])
-        return kept[place] if place in inside else named(kept[place])
 
-    return re.sub(r"\0(\d+)\0", returned, held)
+def _raised(text: str) -> str:
+    """Return Markdown whose indices and exponents are those of HTML."""
+    return "".join({"_": "<sub>{}</sub>", "^": "<sup>{}</sup>"}.get(k, "{}").format(part) for k, part in pieces(text))
 
 
 def _relative(target: str, here: str) -> str:

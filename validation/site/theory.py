@@ -43,6 +43,7 @@ def measured(claim: Claim, tally: Tally | None) -> str:
     shown = [fact for fact in facts if not fact.endswith((" –", " identity"))]
     counts = rf"fails on {tally.violated:,} of \3 (\1)\2" if tally else ""
     said = re.sub(r"fails on (\S+) here(.*), (\S+ \w+ instances)", counts, f"{outcome}, {scope} instances")
+    said = re.sub(r"(counterexample; )on no (.*?) here(.*), (\S+ \w+ \2s)", r"its \1none of \4 shows it\3", said)
     return ", ".join([said, *shown]) if tally else outcome
 
 
@@ -72,6 +73,7 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
     ]
     where = f"{REPOSITORY}/blob/main/{claim.proof.file}#L{claim.proof.line}"
     word = "Proof" if true else "Why it is false"
+    proof = proof if true else re.sub(r"^(a|[a-z]{2,}) ", lambda first: first[0].capitalize(), proof)
     rows.append(f"**{word}.** {sentence(proof)} (`{claim.proof.file} <{where}>`__)")
     if claim.attained is not None:
         most = f"The largest left over right side known is {claim.attained.ratio:.6g}"

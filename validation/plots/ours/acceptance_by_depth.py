@@ -71,10 +71,9 @@ def simulate(seed: int, pair: str | None = None) -> Numbers:
     )
     statistics = {
         one["name"]: {
-            "rate_error_at_7": one[RATE][SHOWN - 1],
+            **{f"{kind.split()[0]}_error_at_7": one[kind][SHOWN - 1] for kind in (RATE, PROFILE, SPLIT)},
             "first_beyond_5_percent": next((k + 1 for k, e in enumerate(one[RATE]) if abs(e) > 0.05), None),
-            "profile_error_largest": max(one[PROFILE], key=abs),
-            "split_error_largest": max(one[SPLIT], key=abs),
+            **{f"{kind.split()[0]}_error_largest": max(one[kind], key=abs) for kind in (RATE, PROFILE, SPLIT)},
         }
         for one in series
     }

@@ -217,7 +217,7 @@ def most_users(
     if full_pays and has_device(aim.best):
         wide = _wide_pass(aim.best)
         said = [f"Full server: {texts} {names} may carry {many}, if {wide} no longer than over one"]
-        said.append(f"If it takes {full_pays:.2f} times as long, no more: give --passes")
+        said += [f"If it takes {full_pays:.2f} times as long, no more: give --passes"]
     else:
         said = [f"Full server: {texts} use {names}{'' if first is base else f': {many}'}{each_said(first)}"]
     if device is not None and not has_device(aim.best) and device.value > aim.best.value:
@@ -233,8 +233,6 @@ def most_users(
     if ahead_from and has_device(aim.best):
         users = f"{float(f'{ahead_from:.2g}'):,.0f} users{' who share this link' if shared else ''}"
         said.append(f"From about {users} on devices win at that batch, in tokens/s of all, by more than this error")
-    elif shared and has_device(aim.best) and not has_device(aims.asked.best):
-        said.append(f"For these {shared.name} devices do not win by more than this error")
     whole = aim.best.option.fixed_length and aim.best.option.draft_length == longest
     said += [f"K = {longest:g} is the longest planned"] if whole else []
     return [f"{line}." for line in said]

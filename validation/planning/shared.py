@@ -104,9 +104,7 @@ def ahead_from(pool: Pool, texts: Array, shared: "Shared | None" = None) -> int 
         option = pool.options[place]
         return Shared(users, at, False, [np.ones(many)]).value(option, texts) / (1.0 + error_of(option.family)) > server
 
-    unlike = shared is not None and (
-        pool.setting.energy_j or len({replace(user, name="") for user in shared.users}) > 1
-    )
+    unlike = shared and (pool.setting.energy_j or len({replace(user, name="") for user in shared.users}) > 1)
     numbers = companies(1 << 19)
     behind = [] if unlike else [place for place, many in enumerate(numbers) if not ahead(many)]
     if not behind or behind[-1] == len(numbers) - 1:  # on a share that is too small devices lose again
@@ -135,10 +133,7 @@ def ahead_until(pool: Pool, shared: "Shared") -> float | None:
 
 
 def _best_sides(pool: Pool, setting: Setting, many: int) -> tuple[int, float, float]:
-    """Return the place of the best device, and about the tokens a second that it surely makes and any server makes.
-
-    Options that keep the limits and are known to run are compared, on the held-out texts.
-    """
+    """Return the place of the best device that runs, and about its sure tokens a second and those of any server."""
     runs = np.concatenate([places for family, places in pool.places.items() if family not in UNRUN])
     kept = runs[pool.kept[runs]]
     error = np.array([error_of(pool.options[place].family) for place in kept])

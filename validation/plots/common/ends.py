@@ -15,7 +15,7 @@ _GAP = 6.0
 """Points between the right edge of the panel and the names; twice as many if some name was moved from its curve."""
 _MOVED = 3.0
 """Points from which on a name is moved; then a thin line joins each name of the panel and its curve."""
-MARKS = {"o": "●\xa0", "D": "◆\xa0", "s": "■\xa0", "^": "▲\xa0", "v": "▼\xa0", ">": "▶\xa0", "*": "★\xa0"}
+MARKS = {"o": "●\xa0", "D": "◆\xa0", "s": "■\xa0", "^": "▲\xa0", "v": "▼\xa0", "d": "♦\xa0", ">": "▶\xa0", "*": "★\xa0"}
 """Mark of a curve, before its name."""
 
 
@@ -39,7 +39,7 @@ def name_points(axes: Axes, points: Sequence[tuple[float, float, str, str]]) -> 
     lines = [axes.plot([x, right], [y, y], color=color, **look)[0] for x, y, _, color in points]
     axes.set_xlim(left, right)
     _write_all(
-        axes, [(place, fill(one[2], 24), line) for place, (one, line) in enumerate(zip(points, lines, strict=True))]
+        axes, [(place, fill(one[2], 21), line) for place, (one, line) in enumerate(zip(points, lines, strict=True))]
     )
 
 

@@ -71,7 +71,7 @@ def paint(numbers: Numbers) -> Canvas:
     told |= {PRINTED: PRINTED.replace(", as printed)", "), line 12 by its formula")}
     told |= {name: f"C-SQS (τ = {tau:g})" for tau, name in FIXED.items()}
     for axes in panels:
-        label_ends(axes, told, wrap=20)
+        label_ends(axes, told, wrap=22)
     (bar,) = panels[0].plot([], [], "|", color="0.4", markersize=9)
     figure.legend([bar], ["95% interval over the prompts"], loc="outside lower center")
     return figure

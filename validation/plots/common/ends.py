@@ -15,6 +15,8 @@ _GAP = 6.0
 """Points between the right edge of the panel and the names; twice as many if some name was moved from its curve."""
 _MOVED = 3.0
 """Points from which on a name is moved; then a thin line joins each name of the panel and its curve."""
+MARKS = {"o": "●\xa0", "D": "◆\xa0", "s": "■\xa0", "^": "▲\xa0", "v": "▼\xa0", "d": "♦\xa0", ">": "▶\xa0", "*": "★\xa0"}
+"""Mark of a curve, before its name."""
 
 
 def label_ends(
@@ -25,7 +27,7 @@ def label_ends(
     for place, (label, line) in enumerate(_curves(axes)):
         if name := (names or {}).get(label, label):
             whole = re.sub(r"\(.*?\)", lambda part: part[0].replace(" ", "\xa0"), name)
-            text = fill(whole, wrap, break_long_words=False)
+            text = fill(MARKS.get(line.get_marker(), "") + whole, wrap, break_long_words=False)
             ends.append((list(order).index(label) if label in order else place, text, line))
     _write_all(axes, ends, tied=bool(order))
 
@@ -37,7 +39,7 @@ def name_points(axes: Axes, points: Sequence[tuple[float, float, str, str]]) -> 
     lines = [axes.plot([x, right], [y, y], color=color, **look)[0] for x, y, _, color in points]
     axes.set_xlim(left, right)
     _write_all(
-        axes, [(place, fill(one[2], 24), line) for place, (one, line) in enumerate(zip(points, lines, strict=True))]
+        axes, [(place, fill(one[2], 21), line) for place, (one, line) in enumerate(zip(points, lines, strict=True))]
     )
 
 

@@ -68,14 +68,14 @@ class Exhibit:
     printed: tuple[Printed, ...] = ()
     paint: Callable[[Numbers], Canvas] | None = None
 
-    def sentence(self, numbers: Mapping[str, Any]) -> str:
-        """Return the message with the statistics, pair, prompts and other fields of the numbers or a sidecar."""
+    def sentence(self, numbers: Mapping[str, Any], *texts: str) -> str:
+        """Return the message, or other texts, with statistics, pair, prompts and other fields of the numbers."""
         name = numbers.get("pair", numbers.get("experiment", {}).get("name", "").partition(" ")[2] or "builtin")
         fields = {**numbers, "pair": "the built-in pair" if name == "builtin" else f"the pair {printable(str(name))}"}
         known = r"(?<=prompts: ).*?(?=; r_max)|\d+(?= prompts a set)|(?<=a replay of ).*?(?=, \d)"
         fields["sets"] = (re.findall(known, str(numbers.get("basis"))) or [None])[0]
         fields |= numbers.get("statistics", {})
-        told = [_Sentence().vformat(text, (), fields) for text in (self.message, self.otherwise) if text]
+        told = [_Sentence().vformat(text, (), fields) for text in texts or (self.message, self.otherwise) if text]
         return told[-1] if MISSING in told[0] else told[0]
 
     def describe(self, numbers: Mapping[str, Any], basis: str) -> dict[str, str]:
@@ -84,7 +84,7 @@ class Exhibit:
         return {
             "title": self.title,
             "caption": f"{name}: {self.sentence(numbers)} {self.tag.sentence}",
-            "method": " ".join(part for part in (self.method, basis) if part),
+            "method": " ".join(part for part in (self.method and self.sentence(numbers, self.method), basis) if part),
         }
 
     @property

@@ -127,12 +127,14 @@ def paint_sweep(numbers: Numbers) -> Canvas:
         axes.plot(one["x"], one["y"], "o-", color=DARK, markersize=3.5, label="fixed K, ours")
         axes.axhline(one["rule"], color=MIDDLE, linestyle=(0, (4, 2)), label="FlexSpec's rule, ours")
         axes.axhline(one["cloud"], color="0.6", linestyle=(0, (1, 1.5)), label="Cloud-Only")
-        if one["printed"]:
-            axes.plot([int(length) for length in one["printed"]], list(one["printed"].values()), **PRINTED)
+        axes.plot([int(length) for length in one["printed"]], list(one["printed"].values()), **PRINTED)
+        ms, best = min(zip(one["y"], one["x"], strict=True))
+        axes.annotate(f"fastest K = {best}", (best, ms), (best, 0.4 * ms), ha="center", arrowprops={"arrowstyle": "->"})
         if one["name"] == "WiFi":
             rule = value("flexspec", "ms_WiFi_flexspec")
             axes.axhline(rule, color="black", linestyle=(0, (1, 1.5)))
             axes.text(c.LENGTHS[-1], rule, "FlexSpec's rule, printed", fontsize=SMALLEST, ha="right", va="bottom")
+            axes.text(5.8, one["printed"]["5"], "K = 5 printed: slower\nthan no drafts", fontsize=SMALLEST, va="center")
         axes.set(title=one["name"], xlim=(0.2, len(one["x"]) + 0.8), xticks=(1, 4, 8, 12, 16))
         axes.set_ylim(0, 1.1 * max(one["cloud"], *one["printed"].values(), 0.0))
     panels[1].plot([], [], label="printed", **PRINTED)
@@ -170,11 +172,10 @@ def simulate_energy(seed: int) -> Numbers:
         {"name": c.CLOUD, "radio": 1.0, "drafting": 0.0},
         {"name": c.FLEXSPEC, "radio": plain(sent / whole, 4), "drafting": plain(1.0 - saved - sent / whole, 4)},
     ]
-    shares = {one["name"]: one["share"][0] for one in bars}
     return {
         "axes": [{"x": axis("energy of a token, Cloud-Only = 1"), "y": axis("method")}],
         "series": [{"name": "printed", "bars": printed}, {"name": SHOWN, "bars": bars}],
-        "statistics": {"draft": c.ALIGNED, "saved": plain(1.0 - shares[c.FLEXSPEC], 4)},
+        "statistics": {"draft": c.ALIGNED, "saved": plain(1.0 - bars[2]["share"][0], 4)},
         "basis": f"{basis(study)}; radio {RADIO_W:g} W, drafting {DRAFTING_W:g} W",
         **study.record,
     }

@@ -207,7 +207,7 @@ def paint(numbers: Numbers) -> Canvas:
     told = ["bias at most ε at each position (of cu-hlm: meant)", "bias at most ε on average"]
     figure.legend([*keys], told, loc="outside lower center", ncols=2)
     for axes, (_, rules) in zip(panels, PANELS, strict=True):
-        label_ends(axes, names, order=rules, wrap=26)
+        label_ends(axes, names, order=rules, wrap=28)
     return figure
 
 

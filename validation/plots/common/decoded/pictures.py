@@ -9,7 +9,7 @@ from validation.decoding.methods.catalogue import info_of
 from validation.decoding.trace_drafts import DRAWS
 from validation.plots.common import style
 from validation.plots.common.decoded.numbers import ACCURACIES, METRICS, RIGHT
-from validation.plots.common.ends import label_ends, name_points
+from validation.plots.common.ends import MARKS, label_ends, name_points
 from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.pictures import dots, mark_printed, mark_thresholds, name_rows
@@ -43,9 +43,10 @@ def paint_both(numbers: Numbers) -> Canvas:
         points = []
         for one in (one for one in numbers["series"] if one["name"] in shown):
             x, y = one["throughput"]["median"], one["perplexity"] if name is None else one["accuracy"][name]
-            _cross(axes, x, y, _look(one["name"]))
+            look = _look(one["name"])
+            _cross(axes, x, y, look)
             if None not in (x["value"], y["value"]):
-                points.append((x["value"], y["value"], shown[one["name"]], _look(one["name"])["color"]))
+                points.append((x["value"], y["value"], MARKS[look["marker"]] + shown[one["name"]], look["color"]))
         style.name_axes(axes, both)
         if name is not None:
             axes.set_title(METRICS[name])
@@ -158,8 +159,7 @@ def paint_speeds(numbers: Numbers, gains: Sequence[str] = ()) -> Canvas:
     _hold(panels, numbers, tuple(SPEED_PANELS))
     for axes, word in zip(panels, SPEED_PANELS, strict=True):
         if gains and numbers["statistics"]["gains_at_snr_db"] == SNR_OF_GAINS:
-            _mark_gains(axes, numbers, word, SNR_OF_GAINS, gains, CU)
-    for axes in panels:
+            _mark_gains(axes, numbers, word, SNR_OF_GAINS, gains)
         label_ends(axes, names, order=list(names))
     return figure
 
@@ -168,17 +168,15 @@ SNR_OF_GAINS = -20
 """Where cu-hlm prints gains, in dB."""
 
 
-def _mark_gains(axes: Axes, numbers: Numbers, word: str, snr_db: float, gains: Sequence[str], paper: str) -> None:
+def _mark_gains(axes: Axes, numbers: Numbers, word: str, snr_db: float, gains: Sequence[str]) -> None:
     """Mark printed throughputs, each a multiple of HLM's, at the SNR that is nearest to the printed one."""
-    hlm = [one for one in numbers["series"] if (one["name"], one["word"]) == ("HLM", word)]
-    for one in hlm:
+    for one in (one for one in numbers["series"] if (one["name"], one["word"]) == ("HLM", word)):
         at = int(np.argmin(np.abs(np.array(one["x"]) - snr_db)))
-        speeds = [value(paper, gain) * (one["mean"][at] or np.nan) for gain in gains]
+        speeds = [value(CU, gain) * (one["mean"][at] or np.nan) for gain in gains]
         (marks,) = axes.plot([one["x"][at]] * len(speeds), speeds, clip_on=False, label="_", **style.PRINTED)
         axes.set_ylim(top=max([axes.get_ylim()[1], *(1.6 * speed for speed in speeds if speed > 0)]))
-        times = ", ".join(f"HLM × {value(paper, one):,.4g} ({one.split('_')[0]})" for one in gains)
-        told = f"printed: {times}".replace("(u)", "at an SNR that is not printed")
-        style.legend_below(axes, handles=[marks], labels=[told])
+        times = ", ".join(f"HLM × {value(CU, one):,.4g} ({one.split('_')[0]})" for one in gains)
+        style.legend_below(axes, handles=[marks], labels=[f"printed: {times}"])
 
 
 def paint_methods(numbers: Numbers) -> Canvas:
@@ -196,7 +194,10 @@ def paint_methods(numbers: Numbers) -> Canvas:
     style.name_axes(right, numbers["axes"][1])
     _hold([right], numbers, ("median",))
     right.axvline(numbers["statistics"]["link_snr_db"], color=style.GREY, linewidth=0.9)
-    _mark_gains(right, numbers, "median", numbers["statistics"]["link_snr_db"], ["u_gain"], U)
+    for one in (one for one in numbers["series"] if (one["name"], one["word"]) == ("HLM", "median")):
+        gain, look = value(U, "u_gain"), {"color": "black", "linewidth": 0.9, **style.DOTTED}
+        lines = right.plot(one["x"], gain * style.values(one["mean"]), label="_", **look)
+        style.legend_below(right, handles=lines, labels=[f"printed: HLM × {gain:g}, at an SNR that is not printed"])
     right.set_title("line: the paper's link")
     label_ends(right, names, order=list(names))
     return figure

@@ -215,11 +215,6 @@ def _aim(
     return Aim(name, setting, [rival, *(row for row in rows if row is not rival)], every, best, shared)
 
 
-def aim_of(planner: Planner, setting: Setting) -> Aim:
-    """Return the aim of one user, or of a full server if that is the setting's objective."""
-    return aims_of(planner, setting).asked
-
-
 def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
     setting, split, family, option = aim.setting, planner.split, listed.family, listed.option
     test, n = split.test, split.prompts["test"]

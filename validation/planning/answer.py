@@ -228,7 +228,7 @@ def rival_said(asked: Aim, counts: CountsSaid | None = None) -> str:
         title = f"Strongest rival of another kind: {with_length(server)}{drafts}: {_priced(asked, server)}"
         title += f"; best with a device{', without loss' if rivals.among_lossless else ''}"
     if other_side and not own and rival is not None and rival.family not in (rows.DEVICE, rows.SEED_TREE):
-        runs = "hlm serve or vLLM's plugin" if rival.family == rows.GREEDY else "hlm serve, not vLLM"
+        runs = "hlm serve or vLLM's plugin" if runs_in_vllm(asked, rival) else "hlm serve, not vLLM"
         title += f" ({runs}{'' if counts is None else '; counts cannot price SQS or shared seeds'})"
     exact = [f"{plainest(asked, one)[0]}: {_priced(asked, one)}" if one else "none" for one in rivals.exact]
     without = "".join(f"; without loss: {said}" for said in exact)
@@ -270,7 +270,13 @@ def _server_said(asked: Aim) -> str:
     if best.family == rows.SEED_TREE:
         serve = asked.best_of(lambda one: has_device(one) and one.family != rows.SEED_TREE)
         return f", and a server that reads trees (hlm serve does not: {_said(asked, serve)})"
-    return f", and hlm serve{' or vLLM with its plugin' if best.family == rows.GREEDY else ''}"
+    return f", and hlm serve{' or vLLM with its plugin' if runs_in_vllm(asked, best) else ''}"
+
+
+def runs_in_vllm(asked: Aim, listed: Listed) -> bool:
+    """Return whether vLLM runs a policy, with its plugin or alone; with the plugin each pass has all texts."""
+    fits = asked.name == ONE_USER or (asked.shared and len(asked.shared.users) <= asked.setting.server_batch)
+    return not has_device(listed) or (listed.family == rows.GREEDY and bool(fits))
 
 
 def _flags_said(asked: Aim, counts: CountsSaid | None) -> list[str]:
@@ -286,11 +292,9 @@ def _flags_said(asked: Aim, counts: CountsSaid | None) -> list[str]:
         return [
             flags if greedy is None else f"{flags} (audit it; its default, greedy drafts: {number_said(asked, greedy)})"
         ]
-    if not has_device(best) or best.family == rows.GREEDY or best.option.threshold >= 1:
+    if runs_in_vllm(asked, best) or best.option.threshold >= 1:
         return []
-    return [
-        f"vLLM: at best {_said(asked, asked.best_of(lambda one: one.family == rows.GREEDY or not has_device(one)))}"
-    ]
+    return [f"vLLM: at best {_said(asked, asked.best_of(lambda one: runs_in_vllm(asked, one)))}"]
 
 
 def _said(asked: Aim, listed: Listed | None) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 
 from hlmtheory import wire
 from validation.decoding.methods.rows import CERTIFIED, DEVICE, OURS, STREAMED
-from validation.planning.aims import PROVED, aim_of
+from validation.planning.aims import PROVED, aims_of
 from validation.planning.option import Option
 from validation.planning.plan import Planner
 from validation.planning.positions import LATTICES
@@ -49,7 +49,7 @@ def policy_of(
         promised = (wire.Guarantee(name, setting.risk_limit, "calibrated", planner.split.prompts["calibrate"]),)
     if setting.leak_bits is not None:
         promised = (*promised, wire.Guarantee("bits that the sizes of a round tell", option.leak_bits, PROVED, None))
-    rival, rate, split = aim_of(planner, setting).rival.option, setting.link.quantile(0.5), planner.split
+    rival, rate, split = aims_of(planner, setting).asked.rival.option, setting.link.quantile(0.5), planner.split
     seconds = [setting.seconds(candidate.counts[split.test].sum(axis=0), rate) for candidate in (rival, option)]
     share = float(seconds[0] / seconds[1])
     name = f"speed over that of the strongest rival: {rival.family} {rival.label}".rstrip()

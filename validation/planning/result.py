@@ -105,7 +105,6 @@ def make(
     grows = shared is not None and request.batch_assumed and len(shared.users) <= request.server_batch
     ahead = None if grows or (full_pays and shared is None) else ahead_from(pool, planner.split.test, shared)
     until_s = None if shared is None else ahead_until(planner.pool(shared.setting), shared)
-    longest = max(option.draft_length for option in planner.options if option.fixed_length)
     each, load = ([], []) if shared is None else shared.said(best, planner.split.test)
     said = Said(
         guarantee=sentences.guarantee(planner, best, counts),
@@ -135,7 +134,7 @@ def make(
             *sentences.no_slower(planner, request),
             *sentences.any_message(message_gain, ours),
         ],
-        most_users=sentences.most_users(planner, aims, full_pays, ahead, longest, counts),
+        most_users=sentences.most_users(planner, aims, full_pays, ahead, counts),
         full_pays=full_pays,
     )
 

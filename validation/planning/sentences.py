@@ -1,6 +1,7 @@
 """The sentences of a plan that need its planner: guarantee, risk, what is assumed, draft lengths, notes and bounds."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from validation.planning.answer import has_engine_length, number_said, with_leng
 from validation.planning.engine_counts import tokens_ratio
 from validation.planning.option import Option, error_of
 from validation.planning.padding import said as padding_said
-from validation.planning.plan import Planner
+from validation.planning.plan import Planner, load
 from validation.planning.profile import DRAFT_LENGTHS
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
@@ -178,12 +179,7 @@ def _users_interval(planner: Planner, listed: Listed, base: Listed, counts: Mapp
 
 
 def most_users(
-    planner: Planner,
-    aims: Aims,
-    full_pays: float | None,
-    ahead_from: int | None,
-    longest: float,
-    counts: Mapping[str, Any] | None,
+    planner: Planner, aims: Aims, full_pays: float | None, ahead_from: int | None, counts: Mapping[str, Any] | None
 ) -> list[str]:
     """Say what a full server should use and with how many users, the strongest that is not ours first."""
     aim, shared, base = aims.full_server, aims.asked.shared, base_server(aims.full_server)
@@ -205,7 +201,14 @@ def most_users(
             return ""
         other = "" if not has_device(listed) else f" ({three_digits(base.crowded)} without devices)"
         speed, held = f"{three_digits(listed.crowded)} tokens/s{other}", listed.value / listed.crowded
-        return f". Each of its users gets at most {speed}, with {held:,.0f} texts in memory"
+        said = f". Each of its users gets at most {speed}, with {held:,.0f} texts in memory"
+        if not has_device(listed) or listed.value > MANY * base.value:
+            return said
+        wide, test = replace(aim.setting, server_batch=round(held)), planner.split.test
+        kept = [one for one in aim.listed if not (has_device(one) or one.breaks or one.family in rows.UNRUN)]
+        most = max(1.0 / float(load(wide, one.option.counts[test].sum(axis=0))) for one in kept)
+        first = ": widen passes first" if most > listed.value else ""
+        return f"{said}. As many in each pass, without devices, carry {times_said(most / base.value)} times{first}"
 
     names, first = named(aim.best, aim.rows)
     off = f"plans of devices were up to {error_of(aim.best.family):.0%} too fast"
@@ -226,15 +229,11 @@ def most_users(
     if exact is not None and not aim.best.option.lossless:
         exact_names, first = named(exact, [one for one in aim.listed if one.option.lossless])
         said.append(f"Without loss: {exact_names}: {times(exact)} times{each_said(first)}")
-    plugin = aim.best_of(lambda one: one.family == rows.GREEDY and aim.setting.leak_bits is None)  # it pads nothing
-    if plugin not in (None, aim.best) and has_device(aim.best) and aim.best.value <= MANY * base.value:
-        error = f"plans were up to {error_of(plugin.family):.0%} too fast"
-        said.append(f"With vLLM's plugin: {with_length(plugin)}: {times(plugin)} times ({error})")
+    if has_device(aim.best) and aim.best.family != rows.DEVICE:
+        said.append("vLLM cannot do so: its plugin keeps each text in all passes, which wait for drafts")
     if ahead_from and has_device(aim.best):
         users = f"{float(f'{ahead_from:.2g}'):,.0f} users{' who share this link' if shared else ''}"
         said.append(f"From about {users} on devices win at that batch, in tokens/s of all, by more than this error")
-    whole = aim.best.option.fixed_length and aim.best.option.draft_length == longest
-    said += [f"K = {longest:g} is the longest planned"] if whole else []
     return [f"{line}." for line in said]
 
 

@@ -22,7 +22,7 @@ from validation.decoding.methods.planned import write_policy
 from validation.decoding.methods.rows import COLOCATED, HLM, OURS, STREAM, STREAMED
 from validation.errors import UserError
 from validation.models.machine import machine
-from validation.planning.aims import Listed, aim_of, described
+from validation.planning.aims import Listed, aims_of, described
 from validation.planning.deploy import policy_of
 from validation.planning.option import Option
 from validation.planning.plan import Planner
@@ -158,7 +158,7 @@ def ways_of(text: str, asked: Any, times: Times | None, folder: Path) -> list[Wa
         request = replace(request, passes=passes, verify_s=request.verify_s + stretch)
     cache = asked.trace.parent / "plan"
     planner, about = planner_of_trace(asked.trace, request.setting(), cache=cache, seal="checksum")
-    aim = aim_of(planner, planner.setting)
+    aim = aims_of(planner, planner.setting).asked
 
     def told(option: Option) -> float:
         row = described(planner, aim, Listed(option.family, option, (), 0.0, 0.0))

@@ -11,7 +11,7 @@ from hlmtheory.wire import CertifiedAnswers, DevicePolicy
 from tests.validation.stored_traces import LENGTH, VOCABULARY
 from validation.decoding.intervals import DEFAULT_RESAMPLES, DEFAULT_SEED, counts_of, draw_texts
 from validation.decoding.methods.rows import CERTIFIED, FIXED, FLEXSPEC
-from validation.planning.aims import aim_of, aims_of, described
+from validation.planning.aims import aims_of, described
 from validation.planning.certified import LIMITS, answer_bits, answer_options
 from validation.planning.deploy import policy_of
 from validation.planning.planners import planner_of_trace
@@ -25,7 +25,7 @@ SLOW_DOWN = Setting(constant_link(1e6, 0.02, 60e3), 0.012, 0.03, server_draft_s=
 
 
 def row_of(planner, family, setting=SLOW_DOWN):
-    aim = aim_of(planner, setting)
+    aim = aims_of(planner, setting).asked
     return next((described(planner, aim, one) for one in aim.rows if one.family == family), None)
 
 
@@ -62,7 +62,7 @@ def test_the_row_needs_a_limit_on_the_risk_and_says_what_is_proved(planner):
         assert (row.text_risk.value, row.text_risk.basis) == (pytest.approx(LENGTH * most), "proved")
         assert row.breaks == ()
         assert row.tokens_per_s_median.value > exact.tokens_per_s_median.value
-        assert aim_of(planner, setting).rival.family != CERTIFIED
+        assert aims_of(planner, setting).asked.rival.family != CERTIFIED
         assert planner.ours(setting).family == CERTIFIED
         assert planner.least_limit(planner.ours(setting), kind) == row.plain()[f"{kind}_risk"]["value"]
 

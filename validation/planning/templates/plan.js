@@ -662,7 +662,13 @@ function crowd({ s, base, best, rows, every }) {
     const ours = equal.filter(own), first = [...rivals.sort((a, b) => worth(b) - worth(a)), ...ours][0];
     return [first, withLength(first) + (rivals.length && ours.length ? " or ours" : "")];
   };
-  const each = (one) => `. Each of its users gets at most ${speedOf(one, s, s.batch)}${alone(one) ? "" : ` (${threeDigits(meanSpeed(base.test, s, s.batch))} without devices)`}`;
+  const inMemory = (one) => { // a server whose passes have all texts that the devices keep in memory
+    const held = value(one.test, s) / meanSpeed(one.test, s, s.batch), kept = every.filter((row) => alone(row) && !UNRUN.includes(row.policy) && !broken(row, s).length);
+    if (times(one) === timesSaid(Infinity)) return "";
+    const most = Math.max(...kept.map(({ test }) => 1 / load(test, { ...s, batch: Math.round(held) })));
+    return `, with ${whole.format(held)} texts in memory. As many in each pass, without devices, carry ${timesSaid(most / value(base.test, s))} times${most > value(one.test, s) ? ": widen passes first" : ""}`;
+  };
+  const each = (one) => `. Each of its users gets at most ${speedOf(one, s, s.batch)}${alone(one) ? "" : ` (${threeDigits(meanSpeed(base.test, s, s.batch))} without devices)${inMemory(one)}`}`;
   const [first, names] = most(best, rows), bounded = times(best) !== timesSaid(Infinity), erred = (one) => `plans of devices were up to ${percent(data.errors[one.policy])} too fast`;
   const many = bounded ? `${times(best)} times (${erred(best)}) the users of ${withLength(base)}` : "no limit of users", texts = `with ${s.batch === 1 ? "1 text" : `${s.batch} texts`} a pass (--server-batch)`;
   const servers = poolsOf(s, ...WITHOUT_DEVICE.filter((policy) => !UNRUN.includes(policy))).filter((one) => !broken(one, s).length);
@@ -672,8 +678,7 @@ function crowd({ s, base, best, rows, every }) {
   const device = runs(every.filter((one) => !alone(one))), exact = best.lossless ? null : runs(lossless);
   if (alone(best) && device && value(device.test, s) > value(best.test, s)) said.push(`With devices: ${most(device, every)[1]}: ${times(device)} times as many users, less than plans of devices were too fast (up to ${percent(data.errors[device.policy])})`);
   if (exact) { const [one, name] = most(exact, lossless); said.push(`Without loss: ${name}: ${times(exact)} times${each(one)}`); }
-  const plugin = asked.leak_bits === null && bounded && !alone(best) ? runs(every.filter(({ policy }) => policy === GREEDY)) : null;
-  if (plugin && plugin !== best) said.push(`With vLLM's plugin: ${withLength(plugin)}: ${times(plugin)} times (${erred(plugin)})`);
+  if (!alone(best) && best.policy !== DEVICE) said.push("vLLM cannot do so: its plugin keeps each text in all passes, which wait for drafts");
   return `${said.join(". ")}.`;
 }
 

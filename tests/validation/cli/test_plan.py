@@ -423,7 +423,8 @@ def test_users_of_counts_share_a_server(answers):
 def test_users_of_counts_have_the_interval_of_all_acceptances_between_the_ends_of_theirs():
     words = (EXAMPLES / "server.log", "--drafts", "greedy", "--passes", EXAMPLES / "passes.csv")
     found = planned(run("plan", "--acceptance", *words, "--json"))
-    said = re.search(r"([\d.]+) times \(95%: ([\d.]+) to ([\d.]+);", run("plan", "--acceptance", *words).output)
+    shown = run("plan", "--acceptance", *words).output
+    said = re.search(r"([\d.]+) times \(95%: ([\d.]+) to ([\d.]+);", shown)
     users, *ends = map(float, said.groups())
     best, base = (found["aims"][1][name]["option"] for name in ("with_device", "without_device"))
     lengths = [int(option.removeprefix("K = ")) for option in (best, base)]
@@ -437,6 +438,10 @@ def test_users_of_counts_have_the_interval_of_all_acceptances_between_the_ends_o
     several = users * ratios * tokens[0, lengths[1]] / tokens[0, lengths[0]]
     assert several[:2] == pytest.approx(ends, abs=0.011)
     assert ((several >= several[0]) & (several <= several[1])).all()
+    texts, times = re.search(r"(\d+) texts in memory. As many in each pass, .* carry ([\d.]+) times", shown).groups()
+    wide = planned(run("plan", "--acceptance", *words, "--server-batch", texts, "--json"))
+    base, wider = (plan["aims"][1]["without_device"]["server_s_per_token"] for plan in (found, wide))
+    assert float(times) == pytest.approx(base / wider, abs=0.006)
 
 
 def test_lengths_are_not_told_apart_in_passes_of_all_users():

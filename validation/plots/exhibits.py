@@ -5,6 +5,7 @@ A figure is drawn from a trace, from decoded texts, or from neither.
 
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ _TEXTS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("exhi
 def _about(key: str) -> dict[str, Any]:
     paper, number = key.split(" ")
     text = {"source": PAPERS.get(paper)} | _TEXTS[key]
-    printed = tuple(NUMBERS[name] for name in text.pop("printed", ()))
+    named = ((name.split()[0], NUMBERS[name]) for name in text.pop("printed", ()))
+    printed = tuple(one if whose == paper else replace(one, place=f"{whose}, {one.place}") for whose, one in named)
     about = {"paper": paper, "number": number, "printed": printed, "claims": tuple(text.pop("claims", ()))}
     return text | about | {"tag": Tag[text["tag"].upper()]}
 

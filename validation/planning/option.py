@@ -33,7 +33,7 @@ ERRORS = (0.12, 0.18)
 
 
 def error_of(family: str) -> float:
-    """Return by how much plans of a policy were too fast at most, relative; 0 without a device."""
+    """Return how far planned speeds were above measured ones at most, as a share of these; 0 without a device."""
     return ERRORS[family == rows.GREEDY] if rows.ROWS[family].device else 0.0
 
 

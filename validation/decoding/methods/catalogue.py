@@ -26,7 +26,7 @@ def default_methods(
     max_draft_length: int = 4,
     delay_s: float = 0.0,
 ) -> list[Method]:
-    """Return every method of some families with its defaults, those of the study last; ``delay_s`` is both ways."""
+    """Return the methods of some families, those of the study last; ``delay_s`` is the seconds of a round trip."""
     setup = Setup(fitted, max_draft_length, delay_s)
     chosen = [info for info in METHODS.values() if info.family in families]
     common = [info for info in chosen if info.studies is None]

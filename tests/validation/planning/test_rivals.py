@@ -79,6 +79,19 @@ def test_a_device_is_used_where_it_is_better_by_more_than_plans_erred(passes, be
         assert (aim.best.family, rivals_of(aim).best.family) == (best, rival)
 
 
+@pytest.mark.parametrize(
+    ("passes", "best"),
+    [((0.8, 0.763), rows.FLEXSPEC), ((0.8, 0.761), rows.OURS), ((0.9, 0.865), rows.STREAM)],
+)
+def test_a_loss_is_used_where_it_is_better_by_more_than_five_percent(passes, best):
+    """In the last case only with its loss is a device better by more than plans erred."""
+    each = zip((rows.STREAM, rows.FLEXSPEC, rows.OURS), (1.0, *passes), strict=True)
+    options = [exact(family, "", count_table(tokens=np.ones(3), passes=n, verified=n)) for family, n in each]
+    options[2] = replace(options[2], threshold=0.5, loss=np.full(3, 0.1), codec=0)
+    setting = replace(SETTING, risk_limit=1.0)
+    assert aims_of(Planner(options, setting, split_prompts(np.arange(3))), setting).one_user.best.family == best
+
+
 @pytest.mark.parametrize("budget", [0.0, 3.5, 8.0, 100.0])
 def test_a_round_ends_with_the_draft_that_exceeds_its_bits(budget):
     bits, accepted = np.array([3.0, 1.0, 4.0, 1.0, 5.0]), np.array([0.5, 0.25, 1.0, 0.75, 0.5])
